@@ -13,9 +13,10 @@ import numpy as np
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
-from partialfair.data.categoricals import CategoricalCodes
-from partialfair.data.groups import encode_groups
+from _earlier import import_moved
 from partialfair.datasets import Dataset, load_a9a, load_acs_income, load_bank, load_law_school
+
+CategoricalCodes = import_moved("CategoricalCodes")
 
 LOADERS = {
     "law_school": load_law_school,
@@ -51,7 +52,7 @@ class Part:
     def blocks(self) -> Any:
         """Return its features as scikit-learn wants them: one sparse block of columns for each group."""
         X = self.X.to_csr() if isinstance(self.X, CategoricalCodes) else sparse.csr_matrix(self.X)
-        codes = encode_groups(self.groups).codes
+        codes = np.unique(self.groups, return_inverse=True)[1]
         by_group = [sparse.diags_array((codes == k).astype(float)) @ X for k in range(codes.max() + 1)]
         shift = sparse.csr_matrix((codes > 0).astype(float)[:, None])
         return sparse.csr_matrix(sparse.hstack([*by_group, shift], format="csr"))

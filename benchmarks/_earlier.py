@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import json
 import os
 import subprocess
@@ -15,6 +16,18 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 """The checkout that this script is in."""
+
+
+MOVED = {"CategoricalCodes": ("partialfair.data.categoricals", "partialfair.categoricals")}
+"""Modules of names that earlier checkouts have in another one, newest first."""
+
+
+def import_moved(name: str) -> Any:
+    """Return an object of the package at hand, from whichever module has it there."""
+    for module in MOVED[name]:
+        with contextlib.suppress(ModuleNotFoundError):
+            return getattr(importlib.import_module(module), name)
+    raise ImportError(f"{name} is in none of {', '.join(MOVED[name])}")
 
 
 def add_earlier(parser: argparse.ArgumentParser, worker: str, what: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from dataclasses import asdict, dataclass
 from inspect import signature
 from typing import Any
@@ -10,11 +11,10 @@ from typing import Any
 import numpy as np
 from scipy import special, stats
 
-from partialfair.metrics._report_rows import DrawsOfGroups, metric_row
+from partialfair.metrics import fairness_report
 from partialfair.metrics.catalogue import METRICS
-from partialfair.metrics.differences import Setting as MetricSetting
+from partialfair.metrics.differences import Setting as MetricSetting  # where earlier commits have it, too
 from partialfair.metrics.inputs import scored_groups
-from partialfair.metrics.resampling import resample
 
 FACTORS: dict[str, tuple[Any, ...]] = {
     "metric": (
@@ -121,16 +121,29 @@ def _chance(scores: np.ndarray) -> np.ndarray:
 
 
 def line_of(case: Case, rng: np.random.Generator, confidence: float, n_resamples: int) -> Any:
-    """Return the metric's line of a fresh sample's report, as `fairness_report` makes it."""
+    """Return the metric's line of a fresh sample's report."""
     labels, scores, groups, more = case.sample(rng)
-    weights = more.pop("sample_weight", None)
-    scored = scored_groups(scores, groups, case.interval, weights, labels, **more)
-    setting = MetricSetting(case.gap_scale, case.threshold, "group")  # type: ignore[arg-type]
-    if "small" not in signature(metric_row).parameters:  # an earlier commit
-        drawn = resample(scored, threshold=case.threshold, n_resamples=n_resamples, rng=rng)
-        return metric_row(case.metric, METRICS[case.metric], drawn, setting, confidence)
-    draws = DrawsOfGroups(scored, case.threshold, n_resamples, int(rng.integers(2**31)))
-    return metric_row(case.metric, METRICS[case.metric], draws, (), setting, confidence)
+    return _line(
+        case.metric,
+        labels,
+        scores,
+        sensitive_features=groups,
+        interval=case.interval,
+        threshold=case.threshold,
+        gap_scale=case.gap_scale,
+        confidence=confidence,
+        n_resamples=n_resamples,
+        random_state=int(rng.integers(2**31)),
+        **more,
+    )
+
+
+def _line(metric: str, labels: np.ndarray | None, scores: np.ndarray, **settings: Any) -> Any:
+    if "metrics" in signature(fairness_report).parameters:  # else an earlier commit, which computes all
+        settings["metrics"] = [metric]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # small groups are the point
+        return fairness_report(labels, scores, **settings, small_groups="keep")[metric]
 
 
 @dataclass(frozen=True)
@@ -157,13 +170,9 @@ class FewSelected:
     def line_of(self, n_selected: np.ndarray) -> Any:
         """Return the metric's line of a report on rows with these counts, which decide all of it."""
         scores = np.concatenate([np.arange(n) < x for n, x in zip(self.sizes, n_selected, strict=True)])
-        scored = scored_groups(
-            scores.astype(float),
-            np.repeat([0, 1], self.sizes),
-            positive=np.ones(scores.size, dtype=bool) if METRICS[self.metric].needs_labels else None,
-        )
-        draws, setting = DrawsOfGroups(scored, 0.5, 0, 0), MetricSetting("interval", 0.5, "group")
-        return metric_row(self.metric, METRICS[self.metric], draws, (), setting, 0.95)
+        labels = np.ones(scores.size, dtype=bool) if METRICS[self.metric].needs_labels else None
+        groups = np.repeat([0, 1], self.sizes)
+        return _line(self.metric, labels, scores.astype(float), sensitive_features=groups, threshold=0.5)
 
 
 FEW_SELECTED = (

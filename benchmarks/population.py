@@ -36,10 +36,9 @@ from partialfair import PartialFairClassifier, fairness_path
 from partialfair.estimators.certified_choice import certified_places
 from partialfair.exceptions import InputError
 from partialfair.metrics import partial_statistical_parity_difference
-from partialfair.metrics._report_rows import DrawsOfGroups, metric_row
-from partialfair.metrics.catalogue import METRICS
-from partialfair.metrics.differences import Setting
-from partialfair.metrics.inputs import scored_groups
+from partialfair.metrics.evaluation import EvaluatedScores
+from partialfair.metrics.inputs import Setting, scored_groups
+from partialfair.metrics.report import metric_row
 
 ERROR, N_RESAMPLES = 0.05, 400
 ALLOWED, ALLOWED_ON_ACS, HAIR = 0.2, 0.3, 1e-6
@@ -93,8 +92,8 @@ def returned(
         own = np.random.default_rng([draw, place])
         noise = np.sqrt(COMMON) * person + np.sqrt(1 - COMMON) * own.normal(size=groups.size)
         scored = scored_groups(noise + shifts[gaps[place]] * groups, groups, INTERVAL, None, None)
-        draws = DrawsOfGroups(scored, _THRESHOLD, N_RESAMPLES, int(own.integers(2**31)))
-        return metric_row(metric, METRICS[metric], draws, (), setting, 0.95).bound_above(level) <= ALLOWED
+        evaluated, seed = EvaluatedScores(scored, setting), int(own.integers(2**31))
+        return metric_row(metric, evaluated, 0.95, N_RESAMPLES, seed).bound_above(level) <= ALLOWED
 
     return list(certified_places(len(gaps), ERROR, passes))
 

@@ -22,15 +22,15 @@ import pandas as pd
 from scipy import sparse
 
 import partialfair
-from _earlier import ROOT, add_earlier, answer_of, commit_of, earlier_checkout
+from _earlier import ROOT, add_earlier, answer_of, commit_of, earlier_checkout, import_moved
 from _record import RESULTS, write
 from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_path
 from partialfair.constraints import DemographicParity, EqualOpportunity, StatisticalParity
-from partialfair.data.categoricals import CategoricalCodes
 from partialfair.metrics import compare_gaps, fairness_report, unfairness_map
 from partialfair.postprocessing import PartialParityAdjuster
 from partialfair.trees import PartialFairTrees
 
+CategoricalCodes = import_moved("CategoricalCodes")
 TITLE = "Numbers that differ from those of an earlier checkout"
 RENAMED: dict[str, tuple[str, ...]] = {"kept": ("satisfied", "promise_kept")}
 """Attributes that some checkouts know by another name, newest first."""

@@ -48,15 +48,20 @@ def cpu_seconds(words: str, checkout: Path, work: Path) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def prepare(checkout: Path, work: Path) -> None:
-    """Write a table, and train a model on it with the package of a checkout."""
-    work.mkdir()
+def write_table(work: Path) -> None:
+    """Write a table to train on and to predict."""
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"number": np.arange(N_ROWS), "sex": rng.choice(["women", "men"], N_ROWS)})
     table["age"], table["income"] = rng.integers(18, 70, N_ROWS), rng.normal(size=N_ROWS).round(3)
     table["city"] = rng.choice([*"abcdef"], N_ROWS)
     table["hired"] = (table["income"] + rng.normal(size=N_ROWS) > 0).astype(int)
     table.to_csv(work / "table.csv", index=False)
+
+
+def prepare(checkout: Path, work: Path) -> None:
+    """Write a table, and train a model on it with the package of a checkout."""
+    work.mkdir()
+    write_table(work)
     cpu_seconds(TRAIN, checkout, work)
 
 

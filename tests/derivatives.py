@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from partialfair.optimization.objectives import parts
+from partialfair.optimization.objectives import split_loss
 
 
 def evaluated(objective, scores):
@@ -19,7 +19,7 @@ def curvature(objective, scores):
 
 def convex_parts(objective):
     """The objective of each convex part of the loss."""
-    return [replace(objective, loss=part) for part in parts(objective.loss) if part is not None]
+    return [replace(objective, loss=part) for part in split_loss(objective.loss) if part is not None]
 
 
 def check_slopes(objective, scores, step=1e-6, abs=1e-8):

@@ -31,7 +31,7 @@ class PercentParity(DemographicParity):
 
 
 def gap(scored, setting):
-    as_share = demographic_parity_gap(scored, setting.threshold, setting.gap_scale)
+    as_share = demographic_parity_gap(scored, setting)
     return replace(as_share, value=100 * as_share.value)
 
 

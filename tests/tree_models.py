@@ -178,3 +178,17 @@ GROW: dict[str, Callable[[], Grown]] = {
 def grown(name: str) -> Grown:
     """Return the model of that name, fitted once a process; it must not be changed."""
     return GROW[name]()
+
+
+def rounded(ensemble: Any, values: np.ndarray) -> np.ndarray:
+    """The nearest values that a library can hold and adds up without rounding."""
+    return ensemble.summands(values) / ensemble.divisor
+
+
+def scores_with(ensemble: Any, values: np.ndarray, leaves: Any) -> np.ndarray:
+    """What a copy with these values scores rows with these leaves, tree after tree."""
+    by_tree = np.split(ensemble.summands(values), np.cumsum(ensemble.n_leaves)[:-1])
+    sums = np.zeros(leaves.n_rows)
+    for tree, codes in zip(by_tree, leaves.codes.T, strict=True):
+        sums += tree[codes]
+    return sums / ensemble.divisor

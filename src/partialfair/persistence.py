@@ -7,6 +7,8 @@ import json
 import os
 import sys
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +24,7 @@ from partialfair.tables import TableModel
 from partialfair.training.named_constraints import NAMED_CONSTRAINTS
 from partialfair.utils.extras import PAPER_PACKAGE, import_quickly, load_extensions, missing_paper
 from partialfair.utils.files import write_file
-from partialfair.utils.model_files.archive import rewritten
+from partialfair.utils.model_files.archive import rewrite_archive
 from partialfair.utils.model_files.scikit_learn import check_models
 
 __all__ = [
@@ -35,8 +37,7 @@ __all__ = [
     "save_model",
 ]
 
-FORMAT = 1
-"""Of the file. It grows when an older partialfair could not read what is written."""
+FORMAT = 1  # of the file; it grows when an older partialfair could not read what is written
 
 _CLASSES = {
     "partialfair.estimators.classifier": ["PartialFairClassifier"],
@@ -44,25 +45,23 @@ _CLASSES = {
     "partialfair.tables": ["CategoryColumn", "GroupColumn", "NumberColumn", "TableModel"],
     "partialfair.estimators.regressor": ["PartialFairRegressor"],
     "partialfair.postprocessing.adjuster": ["PartialParityAdjuster"],
+    "partialfair.postprocessing.fitting": ["Adjustment"],
     "partialfair.postprocessing.maps": ["ScoreMap"],
-    "partialfair.postprocessing.result": ["Adjustment"],
     "partialfair.metrics.calibration": ["CalibrationByGroup", "GroupCalibration"],
     "partialfair.optimization.objectives.settings": ["AUC", "Hinge", "Logistic", "PartialAUC", "Squared"],
     "partialfair.constraints.surrogates": ["Ramp", "RoundedRamp", "Sigmoid"],
     "partialfair.optimization.solvers.augmented_lagrangian": ["AugmentedLagrangian"],
-    "partialfair.optimization.solvers.direct": ["DirectSwitching"],
+    "partialfair.optimization.solvers.switching": ["DirectSwitching", "Switching"],
     "partialfair.optimization.solvers.idca": ["IDCA"],
-    "partialfair.optimization.solvers.inner.newton": ["NewtonSteps"],
-    "partialfair.optimization.solvers.inner.switching": ["Switching"],
     "partialfair.optimization.solvers.multistart": ["MultiStartSQP"],
     "partialfair.optimization.solvers.newton": ["Newton"],
-    "partialfair.optimization.solvers.sqp": ["SQP"],
+    "partialfair.optimization.solvers.sqp": ["SQP", "NewtonSteps"],
     "partialfair.optimization.problems.certificate": ["Certificate"],
     "partialfair.metrics.partial": ["WorstGap"],
     "partialfair.utils.state": ["Pairs"],
     "partialfair.trees.estimator": ["PartialFairTrees"],
     # Models whose leaf values are refitted. Their trees are read by their libraries.
-    "partialfair.trees._stored": ["StoredXGBoost"],
+    "partialfair.trees.stored": ["StoredXGBoost"],
     "lightgbm.basic": ["Booster"],
     "lightgbm.sklearn": ["LGBMClassifier", "LGBMRegressor"],
     "xgboost.sklearn": ["XGBClassifier", "XGBRegressor", "XGBRFClassifier", "XGBRFRegressor"],
@@ -92,7 +91,7 @@ TRUSTED = (
         if record.kind.__module__.startswith("partialfair.")  # users may have registered constraints by now
     ),
 )
-"""Classes that a model may be made of, beside NumPy's, SciPy's and scikit-learn's that skops trusts.
+"""Classes that a model may be made of, besides NumPy's, SciPy's and scikit-learn's that skops trusts.
 
 A new public estimator, surrogate or solver is one entry; constraints with a name are among them. Other
 distributions call `register_saved_classes`.
@@ -182,17 +181,15 @@ def load_model(path: str | os.PathLike[str]) -> Any:
             f"{path} is not a model that save_model wrote, or only part of one; pickles are never opened"
         )
     _check_note(content, path)
-    model = _unpacked(content, path)
+    model = _unpack(content, path)
     if not isinstance(model, BaseEstimator | TableModel):
-        raise InputError(f"{path} holds {_what(model)}, which is not a fitted model")
-    try:
+        raise InputError(f"{path} holds {_describe(model)}, which is not a fitted model")
+    with _name_damage(path):
         check_models(model)
         if isinstance(model, PartialFairEstimator):
             model._check_stored()
         elif isinstance(model, TableModel | PartialParityAdjuster):
             model.check()
-    except Exception as error:  # of any kind, in models that are made up
-        raise InputError(f"{path} is damaged: {_one_line(error)}") from error
     return model
 
 
@@ -219,20 +216,18 @@ def _skops() -> Any:
 def model_bytes(model: Any) -> bytes:
     """Return what `save_model` writes."""
     skops = _skops()
-
     if not isinstance(model, BaseEstimator | TableModel):
-        raise InputError(f"save_model takes a fitted model, not {_what(model)}")
+        raise InputError(f"save_model takes a fitted model, not {_describe(model)}")
     _refuse_unsavable(model)
     try:
         content = skops.dumps(model, compression=zipfile.ZIP_DEFLATED)
-        rewritten(content)  # what would not be loaded is not saved
+        rewrite_archive(content)  # what would not be loaded is not saved
         check_models(model)
     except (TypeError, ValueError, AttributeError, RecursionError) as error:  # objects unknown to skops
         raise InputError(f"the model cannot be saved: {_one_line(error)}") from error
-    strange = _untrusted(content)
-    if strange:
+    if untrusted := _untrusted(content):
         raise InputError(
-            f"the model holds {strange[0]}, which load_model would not trust; only models made of the "
+            f"the model holds {untrusted[0]}, which load_model would not trust; only models made of the "
             "classes of partialfair, scikit-learn, NumPy and SciPy can be saved"
         )
     archive = io.BytesIO(content)
@@ -242,45 +237,47 @@ def model_bytes(model: Any) -> bytes:
     return archive.getvalue()
 
 
-def _unpacked(content: bytes, path: Path) -> Any:
-    """Rebuild the model; damaged or made-up archives make zipfile, json, NumPy and skops raise anything."""
+def _unpack(content: bytes, path: Path) -> Any:
+    """Rebuild the model."""
     skops = _skops()
-
-    try:
-        content = rewritten(content)
-        strange = _untrusted(content)
-    except Exception as error:
-        raise InputError(f"{path} is damaged: {_one_line(error)}") from error
-    if strange:
-        if strange[0].startswith(f"{PAPER_PACKAGE}.") and find_spec(PAPER_PACKAGE) is None:
+    with _name_damage(path):
+        content = rewrite_archive(content)
+        untrusted = _untrusted(content)
+    if untrusted:
+        if untrusted[0].startswith(f"{PAPER_PACKAGE}.") and find_spec(PAPER_PACKAGE) is None:
             raise InputError(str(missing_paper(str(path))))
         raise InputError(
-            f"{path} holds {strange[0][:100]}, which is not part of a model; nothing in it was run, and it "
+            f"{path} holds {untrusted[0][:100]}, which is not part of a model; nothing in it was run, and it "
             "was not loaded"
         )
+    with _name_damage(path):
+        try:
+            return skops.loads(content, trusted=[*TRUSTED, *_registered])
+        except ModuleNotFoundError as error:
+            library = error.name
+    raise InputError(
+        f"{path} holds a model of {library}, which is not installed; run: pip install 'partialfair[boosting]'"
+    )
+
+
+@contextmanager
+def _name_damage(path: Path) -> Iterator[None]:
+    """Raise as one sentence whatever zipfile, json, NumPy and skops raise for damaged or made-up files."""
     try:
-        return skops.loads(content, trusted=[*TRUSTED, *_registered])
-    except ModuleNotFoundError as error:
-        raise InputError(
-            f"{path} holds a model of {error.name}, which is not installed; run: pip install "
-            "'partialfair[boosting]'"
-        ) from error
+        yield
     except Exception as error:
         raise InputError(f"{path} is damaged: {_one_line(error)}") from error
 
 
 def _check_note(content: bytes, path: Path) -> None:
     """Refuse archives that save_model did not write, or that a later one wrote."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as file:
-            if _NOTE not in file.namelist():
-                raise InputError(f"{path} is not a model that save_model wrote: it has no {_NOTE}")
+    text = None
+    with _name_damage(path), zipfile.ZipFile(io.BytesIO(content)) as file:
+        if _NOTE in file.namelist():
             with file.open(_NOTE) as stream:
                 text = stream.read(_LONGEST_NOTE)
-    except InputError:
-        raise
-    except Exception as error:  # as in `_unpacked`
-        raise InputError(f"{path} is damaged: {_one_line(error)}") from error
+    if text is None:
+        raise InputError(f"{path} is not a model that save_model wrote: it has no {_NOTE}")
     try:
         note = json.loads(text)
         written_in, writer = note["format"], note["partialfair"]
@@ -296,10 +293,10 @@ def _check_note(content: bytes, path: Path) -> None:
         )
 
 
-def _what(found: Any) -> str:
-    if isinstance(found, type):
-        return f"the class {found.__name__}"
-    return f"an object of type {type(found).__name__}"
+def _describe(value: Any) -> str:
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    return f"an object of type {type(value).__name__}"
 
 
 def _refuse_unsavable(model: Any) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from partialfair import metrics
+from partialfair.metrics.catalogue import report_metrics
 from partialfair.report import audit_page, write_page
 from tests.browser.conftest import violations
 from tests.browser.pages import (
@@ -161,7 +162,7 @@ def test_the_screenshot_of_the_readme_can_be_made(browser, tmp_path):
 def test_a_metric_without_a_formula_here_is_shown_as_audited_and_says_so(page_of):
     scores, groups, y = people(3)
     with registered():
-        report = quiet_report(y, scores, groups, threshold=0.5)
+        report = quiet_report(y, scores, groups, threshold=0.5, metrics=report_metrics(NAME))
         page = page_of(report)
     line, shown = report[NAME], page.locator(f"td[data-audited='{NAME}']")
     text = f"{line.value:.4g} ({line.low:.4g} – {line.high:.4g}), as audited: "

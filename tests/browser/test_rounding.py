@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from partialfair.metrics.text import fixed, percent
+from partialfair.utils.text import fixed, percent
 from tests.browser.pages import move_to
 
 

@@ -14,6 +14,7 @@ from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_pa
 from partialfair.constraints import Constraint, StatisticalParity
 from partialfair.exceptions import InputError
 from partialfair.metrics import fairness_report, partial_demographic_parity_difference
+from partialfair.metrics.catalogue import report_metrics
 from partialfair.report import audit_page
 from partialfair.training.named_constraints import NAMED_CONSTRAINTS, NamedConstraint, record_of, register
 from partialfair_paper.quadratic import QuadraticGroupAUC
@@ -100,11 +101,15 @@ def test_a_path_is_judged_by_its_metric(applicants, by, n_jobs):
     assert next(path.gap(point).high for point in path.points if point.model is chosen) <= 20
 
 
-def test_a_report_and_its_page_have_a_line_for_the_metric(applicants):
+def test_a_report_and_its_page_have_a_line_for_the_metric_if_asked(applicants):
     scores, people = applicants["test"], applicants["sex"]
-    report = fairness_report(
-        None, scores, sensitive_features=people, interval=BAND, threshold=0.0, random_state=0
-    )
+    settings = {"sensitive_features": people, "interval": BAND, "threshold": 0.0, "random_state": 0}
+    usual = fairness_report(None, scores, **settings)
+    assert NAME not in [row.metric for row in usual.rows]
+    assert NAME not in usual.omitted
+    report = fairness_report(None, scores, **settings, metrics=report_metrics(NAME))
+    assert [row.metric for row in report.rows] == [*(row.metric for row in usual.rows), NAME]
+    assert report.joint_confidence < usual.joint_confidence
     row, share = report[NAME], report["demographic_parity"]
     assert row.value == pytest.approx(100 * share.value)
     assert row.low <= row.value <= row.high
@@ -112,7 +117,12 @@ def test_a_report_and_its_page_have_a_line_for_the_metric(applicants):
     page = audit_page(report)
     assert data_of(page)["models"][0]["audited"][NAME][:2] == [TITLE, f"{row.value:.4g}"]
     assert f'<th scope="row">{TITLE}</th><td>{row.value:.4g}</td>' in page  # without a script, too
-    assert fairness_report(None, scores, sensitive_features=people).omitted[NAME] == "needs a threshold"
+    alone = fairness_report(None, scores, sensitive_features=people, metrics=["group_auc", NAME])
+    assert [row.metric for row in alone.rows] == ["group_auc"]
+    assert alone.omitted == {NAME: "needs a threshold"}
+    for unknown in ("group_auc", ["group_auk"]):
+        with pytest.raises(InputError, match="metrics must be a list of some of statistical_parity"):
+            fairness_report(None, scores, sensitive_features=people, metrics=unknown)
 
 
 def test_the_command_line_trains_by_it_and_reports_it(run, applicants, tmp_path, monkeypatch):
@@ -150,7 +160,9 @@ def test_the_command_line_refuses_a_strangers_class_before_any_fit(run, no_fits,
 def test_the_command_line_audits_by_it(run, applicants, tmp_path):
     applicants.to_csv(tmp_path / "table.csv", index=False)
     audit = ("audit", "table.csv", "--score", "test", "--group", "sex", "--threshold", 0)
-    gap = run(*audit, "--json").json["metrics"][NAME]["value"]
+    assert NAME not in run(*audit, "--json").json["metrics"]
+    gated = run(*audit, "--json", "--fail-metric", NAME, "--fail-above", 100)
+    gap = gated.json["metrics"][NAME]["value"]
     for limit, code in ((gap + 0.1, 0), (gap - 0.1, 1)):
         outcome = run(*audit, "--fail-metric", NAME, "--fail-above", limit)
         assert outcome.code == code

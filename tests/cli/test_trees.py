@@ -12,7 +12,7 @@ import pytest
 from partialfair import load_model
 from partialfair.cli import _models
 from partialfair.metrics import partial_statistical_parity_difference
-from partialfair.trees import _alpha
+from partialfair.trees import alpha as alpha_module
 
 BAND = ("--interval", 0.1, 0.6)
 
@@ -129,7 +129,7 @@ def test_what_is_refused_before_the_table_is_read(run, monkeypatch):
 
 @pytest.mark.usefixtures("table")
 def test_alpha_may_be_chosen(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(_alpha, "ALPHAS", (1e-1, 1e-3))
+    monkeypatch.setattr(alpha_module, "ALPHA_SEARCH", alpha_module.AlphaSearch((1e-1, 1e-3)))
     asked = ("table.csv", "--target", "hired", "--group", "sex", *BAND, "--model", "hist")
     outcome = run("train", *asked, "--max-gap", 0.4, "--alpha", "auto", "--out", "out")
     assert outcome.code == 0, outcome.err

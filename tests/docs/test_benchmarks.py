@@ -17,6 +17,14 @@ def test_startup_benchmark_runs(tmp_path):
     assert "compared with" in printed
 
 
+def test_same_speed_benchmark_runs(tmp_path):
+    options = ("--only", "import", "predict", "--runs", 1, "--before", ROOT, "--out", tmp_path)
+    run_script("benchmarks/same_speed.py", *options)
+    rows = json.loads((tmp_path / "same_speed.json").read_text())["rows"]
+    assert [row["workload"] for row in rows] == ["import", "predict"]
+    assert all(float(row["ratio of seconds"]) > 0.2 for row in rows)
+
+
 def test_coverage_benchmark_runs_and_goes_on(tmp_path):
     small = ("--settings", 0, 1, "--draws", 3, "--out", tmp_path)
     assert "at most" in run_script("benchmarks/bound_coverage.py", *small)

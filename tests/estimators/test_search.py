@@ -1,6 +1,7 @@
 """The search for the best model that keeps the promise: against brute force, and by what it says."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -175,7 +176,7 @@ def test_a_warm_fit_that_allows_nothing_hands_on_numbers():
 
 def test_solves_that_run_out_of_steps_get_more_of_them(monkeypatch):
     X, y, groups = crowd(3, n=3000, d=20)
-    monkeypatch.setattr(multistart, "_STEPS_AGAIN", 4)
+    monkeypatch.setattr(multistart, "SETTINGS", replace(multistart.SETTINGS, steps_again=4))
     clf = fitted(X, y, groups, max_gap=0.05)
     assert "more steps" in hows(clf)
     assert clf.result_.satisfied

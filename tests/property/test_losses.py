@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partialfair.optimization.objectives import AUC, LOSSES, Hinge, Logistic, PartialAUC, Squared, mirrored
+from partialfair.optimization.objectives import AUC, LOSSES, Hinge, Logistic, PartialAUC, Squared, mirror_loss
 from tests import brute
 from tests.derivatives import convex_parts, curvature, evaluated
 from tests.property.strategies import STEP, as_array
@@ -225,7 +225,7 @@ def test_any_split_into_shards_gives_the_whole(loss, downwards, rows, equal, dat
     """To 1e-12 of the sum of absolute contributions; shards may be empty, of one class or of no weight."""
     n = rows.signs.size
     whole = loss.build(rows.signs, np.ones(n) if equal else as_array(rows.weights))
-    whole = replace(whole, loss=mirrored(whole.loss)) if downwards else whole
+    whole = replace(whole, loss=mirror_loss(whole.loss)) if downwards else whole
     assert whole.loss.additive
     borders = [0, *sorted(data.draw(st.lists(st.integers(0, n), max_size=6))), n]
     shards = [slice(*ends) for ends in pairwise(borders)]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from partialfair.exceptions import UndefinedGapWarning
 from partialfair.metrics.catalogue import METRICS, Metric
-from partialfair.metrics.differences import N_RANKS, Setting, share_differences
-from partialfair.metrics.inputs import scored_groups
+from partialfair.metrics.differences import N_RANKS, share_differences
+from partialfair.metrics.inputs import Setting, scored_groups
 from partialfair.metrics.partial import differences, gap_of_pair
 from partialfair.metrics.resampling import resample
 from tests.property.strategies import as_array, as_floats, tables

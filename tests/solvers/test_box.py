@@ -16,7 +16,7 @@ from partialfair.optimization.models.blocks import BlockMatrix
 from partialfair.optimization.objectives import Logistic
 from partialfair.optimization.problems import Box, Problem, certify
 from partialfair.optimization.problems.elastic import ElasticModel, StepBounds
-from partialfair.optimization.problems.kinks import Kinks, no_kinks
+from partialfair.optimization.problems.local import Kinks, no_kinks
 from partialfair.optimization.solvers import (
     IDCA,
     SQP,

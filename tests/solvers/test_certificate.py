@@ -193,6 +193,14 @@ def lowest_lagrangian(task, x, certificate):
     return lagrangian(x), float(minimize(lagrangian, best, method="Nelder-Mead", options=options).fun)
 
 
+def fall_and_what_is_proven(task, x):
+    """``L(x) − min L``, by search, and the bound of it that the certificate of x proves."""
+    certificate = certify(task, x, tol=TOL)
+    curvature = certificate.mu * (1 + certificate.multipliers.sum())
+    here, lowest = lowest_lagrangian(task, x, certificate)
+    return here - lowest, curvature / 2 * certificate.distance**2
+
+
 @pytest.mark.no_cover
 @examples(10)
 @given(seeds, st.sampled_from([Ramp(1.0), RoundedRamp(0.7)]), st.booleans(), st.booleans())
@@ -202,10 +210,25 @@ def test_no_lagrangian_of_pairs_falls_below_what_its_witness_proves(seed, sigma,
     x = 0.5 * np.random.default_rng(seed).normal(size=task.n)
     if solved:
         x = MultiStartSQP(max_iter=60).solve(task, task.trivial_start).x
-    certificate = certify(task, x, tol=TOL)
-    curvature = certificate.mu * (1 + certificate.multipliers.sum())
-    here, lowest = lowest_lagrangian(task, x, certificate)
-    assert here - lowest <= curvature / 2 * certificate.distance**2 + 1e-12
+    fall, proven = fall_and_what_is_proven(task, x)
+    assert fall <= proven + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("seed", "x"),
+    [
+        (2514, (0.1917404660755, -0.000000000016, 0.691740466082, -0.1461378239098)),
+        (3648, (-0.5, 0.7139875314717, 0.713987531342, -0.5146273737666)),
+    ],
+)
+def test_members_who_leave_a_top_take_their_kinks_of_the_ramp_along(seed, x):
+    """Blocks at the borders of a top and of a bottom, whose differences of scores are on kinks of the ramp.
+
+    As if each of these kinks were alone, the same multipliers would prove a fall of less than 1e-10.
+    """
+    fall, proven = fall_and_what_is_proven(pairs_problem(seed, Ramp(1.0), binary=True), np.array(x))
+    assert 5e-8 < fall <= proven + 1e-12
+    assert proven <= 5 * fall  # correcting the program finds good multipliers all the same
 
 
 def test_a_solution_among_people_who_are_alike_is_certified():

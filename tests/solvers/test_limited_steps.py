@@ -1,5 +1,7 @@
 """Steps with few Hessians, or with none, lead where steps with one each do."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from partialfair.data.groups import encode_groups
 from partialfair.optimization.models import linear_model
 from partialfair.optimization.objectives import Logistic, PartialAUC
 from partialfair.optimization.problems import Problem, ProblemPoint, certify
-from partialfair.optimization.solvers import SQP, MultiStartSQP, Newton, Status
+from partialfair.optimization.solvers import SQP, MultiStartSQP, Newton, Status, multistart
 
 
 def crowd(seed, statement, sigma, n=800, loss=None):
@@ -30,7 +32,7 @@ def test_they_end_at_certified_points_as_good(seed, statement, monkeypatch):
     problem = crowd(seed, statement, RoundedRamp(1.0))
     each_step = SQP().solve(problem, problem.constant_start)
     few = MultiStartSQP().solve(problem, problem.constant_start)
-    monkeypatch.setattr("partialfair.optimization.solvers.multistart._FEW", 0)
+    monkeypatch.setattr(multistart, "SETTINGS", replace(multistart.SETTINGS, small_block=0))
     for name in ("expand", "expand_net"):
         monkeypatch.setattr(f"partialfair.optimization.problems.ProblemPoint.{name}", None)
     none = MultiStartSQP().solve(problem, problem.constant_start)

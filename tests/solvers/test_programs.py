@@ -14,9 +14,10 @@ from partialfair.optimization.problems.programs import (
     Optimum,
     QuadraticProgram,
     Tolerances,
+    best_multipliers,
+    bound_kinks,
     solve_program,
 )
-from partialfair.optimization.problems.quadratic import Borders, best_multipliers
 from partialfair.optimization.solvers import Status
 from partialfair.postprocessing import PartialParityAdjuster
 
@@ -32,10 +33,10 @@ def dense_program(seed, rank=None):
     low, high = np.zeros(n), np.append(10.0 ** rng.uniform(-2, 2, m), np.full(n_kinks, np.inf))
     rows = limits = equal = None
     if n_kinks:
-        borders = Borders(np.where(rng.random(n_kinks) < 0.3, 0.5, 0.0), np.empty((0, n_kinks)))
-        rows = borders.bounded(rng.random((n_kinks, m)), np.zeros((n_kinks, n_kinks)))
+        backs = np.where(rng.random(n_kinks) < 0.3, 0.5, 0.0)
+        rows = bound_kinks(rng.random((n_kinks, m)), np.zeros((n_kinks, n_kinks)), backs)
         limits = np.zeros(len(rows))
-        low[m:] = np.where(borders.backs > 0, -np.inf, 0.0)
+        low[m:] = np.where(backs > 0, -np.inf, 0.0)
         equal = np.append(np.zeros(m), rng.normal(size=n_kinks))[None, :]
     linear = root @ rng.normal(size=root.shape[1])  # in the range of the Hessian, and so bounded
     return QuadraticProgram(root @ root.T, linear, rows, limits, equal, low, high)

@@ -1,5 +1,7 @@
 """Problems about some of the rows: what they have in common with those about all, and where they lead."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ from partialfair.constraints.surrogates import RoundedRamp
 from partialfair.data.groups import encode_groups
 from partialfair.optimization.models import FirstOrderModel, Parameters, linear_model
 from partialfair.optimization.objectives import AUC, Logistic
-from partialfair.optimization.problems import Capability, Problem
+from partialfair.optimization.problems import Capability, Problem, constrained
 from partialfair.optimization.solvers import MultiStartSQP, Newton, Status
 
 
@@ -71,7 +73,7 @@ def test_what_a_sample_found_is_where_the_solver_goes_on(monkeypatch):
     )
     start = problem.start_at(free.x)
     without = MultiStartSQP().solve(problem, start)
-    monkeypatch.setattr("partialfair.optimization.problems.constrained._SAMPLED_ROWS", 2000)
+    monkeypatch.setattr(constrained, "SETTINGS", replace(constrained.SETTINGS, sampled_rows=2000))
     sampled = MultiStartSQP().solve(problem, start)
     assert sampled.status is without.status is Status.CONVERGED
     assert sampled.objective == pytest.approx(without.objective, abs=1e-5)

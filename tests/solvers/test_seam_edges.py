@@ -8,7 +8,7 @@ import pytest
 
 from partialfair import PartialFairClassifier
 from partialfair.constraints import ConstraintBlock, StatisticalParity, Thresholds, join
-from partialfair.constraints.thresholds import JoinedThresholds
+from partialfair.constraints.block import JoinedThresholds
 from partialfair.exceptions import InputError
 from partialfair.optimization.models import FirstOrderModel, linear_model
 from partialfair.optimization.objectives import Logistic

@@ -12,8 +12,8 @@ from partialfair.exceptions import InputError
 from partialfair.optimization.models.blocks import BlockMatrix
 from partialfair.optimization.problems import Ball, certify
 from partialfair.optimization.problems.elastic import ElasticModel, StepBounds
-from partialfair.optimization.problems.kinks import Kinks
-from partialfair.optimization.problems.quadratic import best_multipliers
+from partialfair.optimization.problems.local import Kinks
+from partialfair.optimization.problems.programs import best_multipliers
 from partialfair.optimization.solvers import IDCA, SQP, Newton, Status
 from tests.sizes import examples
 from tests.solvers.problems import Exact, cp, features, problem
@@ -81,7 +81,7 @@ def test_kinks_are_all_that_tangents_miss(seed, length, kind):
     at = task.at(task.trivial_start + 0.3 * rng.normal(size=task.trivial_start.size))
     step = rng.normal(size=at.x.size)
     there = task.at(at.x + length * step / np.linalg.norm(step))
-    kinks = at.convex_kinks(np.ones(task.m), 0.0, there, limit=1000)
+    kinks = at.kinks(np.ones(task.m), 0.0, there, limit=1000, of_convex=True)
     before, after = (task.constraints.system.parts(point.atoms)[0] for point in (at, there))
     tangent = before + at.slopes[0] @ at.atoms_jacobian @ (there.x - at.x)
     gains = kinks.gains(there.x - at.x)

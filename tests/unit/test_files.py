@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from partialfair.exceptions import InputError
-from partialfair.utils import files
+from partialfair.utils import files as writing
 from partialfair.utils.files import check_set, check_targets, digests, scratch, write_file, write_files
 
 posix = pytest.mark.skipif(os.name != "posix", reason="of links, modes and signals as POSIX has them")
@@ -270,7 +270,7 @@ class TestKilled:
 
     code = """
 import json, os, pathlib, signal, sys
-from partialfair.utils import files
+from partialfair.utils import files as writing
 step, wanted, directory = sys.argv[1], int(sys.argv[2]), pathlib.Path(sys.argv[3])
 real, calls = getattr(os, step), []
 
@@ -282,8 +282,8 @@ def killing(*arguments):
 
 setattr(os, step, killing)
 files = {name: b"new" * 1000 for name in ("a", "b")}
-record = json.dumps({"files": files.digests(files)})
-files.write_files({**{directory / n: c for n, c in files.items()}, directory / "record": record.encode()})
+record = json.dumps({"files": writing.digests(files)})
+writing.write_files({**{directory / n: c for n, c in files.items()}, directory / "record": record.encode()})
 """
 
     @pytest.mark.parametrize(
@@ -384,12 +384,12 @@ with scratch(Path(sys.argv[1])):
         code = """
 import os, pathlib, sys
 os.getpid = lambda: 7
-from partialfair.utils import files
+from partialfair.utils import files as writing
 if sys.argv[2] == "killed":
     real, os.replace = os.replace, lambda *names: os._exit(9)
-files.check_targets([pathlib.Path(sys.argv[1]) / "new" / "a"])
-files.write_files({pathlib.Path(sys.argv[1]) / "new" / name: b"new" for name in "ab"})
-files.write_files({pathlib.Path(sys.argv[1]) / name: b"new" for name in "cd"})
+writing.check_targets([pathlib.Path(sys.argv[1]) / "new" / "a"])
+writing.write_files({pathlib.Path(sys.argv[1]) / "new" / name: b"new" for name in "ab"})
+writing.write_files({pathlib.Path(sys.argv[1]) / name: b"new" for name in "cd"})
 """
         ends = [
             subprocess.run([sys.executable, "-c", code, tmp_path, how], check=False).returncode
@@ -409,27 +409,27 @@ class TestTwoWriters:
     """Both of two writers of one new directory end well, and leave the set of one of them."""
 
     def test_the_second_finds_the_directory_there(self, tmp_path, monkeypatch):
-        staged = files._Staging.hand_over
+        staged = writing._Staging.hand_over
 
         def overtaken(self):
-            monkeypatch.setattr(files._Staging, "hand_over", staged)
+            monkeypatch.setattr(writing._Staging, "hand_over", staged)
             write_files({tmp_path / "new" / name: b"other" for name in ("a", "record", "more")})
             staged(self)
 
-        monkeypatch.setattr(files._Staging, "hand_over", overtaken)
+        monkeypatch.setattr(writing._Staging, "hand_over", overtaken)
         write_files({tmp_path / "new" / name: b"own" for name in ("a", "deep/b", "record")})
         assert names(tmp_path) == {"new"}
         written = {name: (tmp_path / "new" / name).read_bytes() for name in ("a", "deep/b", "record", "more")}
         assert written == {"a": b"own", "deep/b": b"own", "record": b"own", "more": b"other"}
 
     def test_a_file_in_its_place_is_refused(self, tmp_path, monkeypatch):
-        staged = files._Staging.hand_over
+        staged = writing._Staging.hand_over
 
         def overtaken(self):
             (tmp_path / "new").write_bytes(b"file")
             staged(self)
 
-        monkeypatch.setattr(files._Staging, "hand_over", overtaken)
+        monkeypatch.setattr(writing._Staging, "hand_over", overtaken)
         with pytest.raises(InputError, match="new cannot be written: Not a directory"):
             write_files({tmp_path / "new" / "a": b"own"})
         assert names(tmp_path) == {"new"}
@@ -438,15 +438,15 @@ class TestTwoWriters:
     def test_many_at_once(self, tmp_path):
         code = """
 import json, pathlib, sys
-from partialfair.utils import files
+from partialfair.utils import files as writing
 root, writer = pathlib.Path(sys.argv[1]), sys.argv[2]
 print(flush=True)
 sys.stdin.readline()
 for number in range(20):
     files = {name: f"{writer}{name}".encode() for name in ("a", "b", "c", "d")}
-    record = json.dumps({"files": files.digests(files), "writer": writer}).encode()
+    record = json.dumps({"files": writing.digests(files), "writer": writer}).encode()
     directory = root / str(number)
-    files.write_files({**{directory / n: c for n, c in files.items()}, directory / "record": record})
+    writing.write_files({**{directory / n: c for n, c in files.items()}, directory / "record": record})
 """
         writers = [
             subprocess.Popen(

@@ -404,7 +404,7 @@ def test_long_passes_go_on_in_stretches_and_look_at_the_clock(kind, terms, monke
             one_pass(model())
 
 
-@pytest.mark.parametrize("name", _kernels.__all__)
+@pytest.mark.parametrize("name", [k for k, v in vars(_kernels).items() if hasattr(v, "dispatcher")])
 def test_shards_can_be_worked_on_by_threads(name):
     assert getattr(_kernels, name).dispatcher.targetoptions["nogil"]
 

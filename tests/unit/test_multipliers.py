@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from partialfair.optimization.problems.kinks import Kinks
-from partialfair.optimization.problems.quadratic import Borders, best_multipliers
+from partialfair.optimization.problems.local import Kinks
+from partialfair.optimization.problems.programs import Borders, best_multipliers
 
 
 @pytest.mark.parametrize("seed", range(20))

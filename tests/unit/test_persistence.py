@@ -28,11 +28,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from skops import io as skops
 
-from partialfair import PartialFairClassifier, constraints, load_model, save_model, solvers, surrogates
-from partialfair.constraints import Constraint, DemographicParity, StatisticalParity
+from partialfair import PartialFairClassifier, constraints, load_model, save_model
+from partialfair.constraints import Constraint, DemographicParity, StatisticalParity, surrogates
 from partialfair.constraints.surrogates import Ramp, Sigmoid
 from partialfair.estimators import FitResult
 from partialfair.exceptions import InputError
+from partialfair.optimization import solvers
 from partialfair.optimization.solvers import IDCA, SQP, DirectSwitching, NewtonSteps, Status
 from partialfair.persistence import FORMAT, TRUSTED, model_bytes
 from partialfair.tables import CategoryColumn, TableModel

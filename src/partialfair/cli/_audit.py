@@ -31,12 +31,11 @@ from partialfair.metrics import (
     choose_interval,
 )
 from partialfair.metrics.catalogue import METRICS
-from partialfair.metrics.curve import groups_curve
-from partialfair.metrics.map import groups_map
-from partialfair.metrics.text import fixed
+from partialfair.metrics.map import groups_curve, groups_map
 from partialfair.plotting import plot_rank_curve, plot_unfairness_map
 from partialfair.plotting.densities import plot_group_densities
 from partialfair.report.pages import audit_page, notes_section, settings_section
+from partialfair.utils.text import fixed
 from partialfair.utils.typing import GroupLabel, IntervalLike, RankWithin
 
 if TYPE_CHECKING:
@@ -243,6 +242,7 @@ def measure(table: ScoreTable, settings: AuditSettings, gate: Gate | None = None
             weights=table.weights,
             clusters=table.clusters,
             rank_within=settings.rank_within,
+            also=() if gate is None else [gate.metric],
         )
         unfairness = groups_map(
             report.scored,

@@ -31,7 +31,7 @@ from partialfair.metrics import (
     compare_gaps,
 )
 from partialfair.metrics.catalogue import METRICS
-from partialfair.metrics.curve import groups_curve
+from partialfair.metrics.map import groups_curve
 from partialfair.report.changes import interval_changes
 from partialfair.report.pages import audit_page, notes_section
 from partialfair.report.sections import Section
@@ -284,7 +284,7 @@ def _unique_ids(table: ScoreTable) -> pd.Index[Any]:
 
 def _cell(report: FairnessReport, metric: str) -> str:
     """Write one model's gap; empty if the report has none, which may depend on the scores."""
-    if metric in report.omitted:
+    if all(row.metric != metric for row in report.rows):
         return ""
     value, interval = value_and_interval(report[metric])
     return f"{value} ({interval})" if interval else value

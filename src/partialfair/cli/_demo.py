@@ -25,9 +25,9 @@ from partialfair.cli.writing import Content
 from partialfair.datasets import make_admissions
 from partialfair.estimators.path import PathPoint
 from partialfair.metrics import rank_curve, unfairness_map
-from partialfair.metrics.text import fixed
 from partialfair.plotting import plot_unfairness_map
 from partialfair.utils.files import scratch
+from partialfair.utils.text import fixed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

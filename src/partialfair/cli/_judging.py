@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +10,12 @@ import numpy as np
 
 from partialfair.cli._intervals import AUTO, AskedInterval, check_scale, read_interval
 from partialfair.constraints.base import effective_sizes
-from partialfair.data.groups import Groups, group_name
+from partialfair.data.groups import Groups, enough, group_name
 from partialfair.data.intervals import as_interval_set, interval_text, intervals_by_group
 from partialfair.exceptions import InputError
 from partialfair.metrics import FairnessReport, fairness_report
-from partialfair.metrics.small_groups import MERGED, enough
+from partialfair.metrics.catalogue import report_metrics
+from partialfair.metrics.evaluation import MERGED
 from partialfair.utils.checks import check_count
 from partialfair.utils.typing import (
     ArrayLike,
@@ -90,8 +91,9 @@ class Judging:
         weights: Floats | None,
         clusters: ArrayLike | None = None,
         rank_within: RankWithin = "group",
+        also: Iterable[str] = (),
     ) -> FairnessReport:
-        """Return all metrics of one set of scores."""
+        """Return the metrics of one set of scores: those that reports have by default, and some others."""
         return fairness_report(
             labels,
             scores,
@@ -109,6 +111,7 @@ class Judging:
             min_group_size=self.min_group_size,
             small_groups=self.small_groups,
             missing_groups=self.missing_groups,
+            metrics=report_metrics(*also),
         )
 
     def words(self, interval: IntervalLike) -> str:

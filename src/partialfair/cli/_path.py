@@ -30,13 +30,12 @@ from partialfair.estimators.path import FairnessPath, PathPoint, fairness_path
 from partialfair.exceptions import InputError
 from partialfair.metrics import ReportRow
 from partialfair.metrics.catalogue import METRICS
-from partialfair.metrics.text import fixed
 from partialfair.optimization.solvers import Record, Status
 from partialfair.persistence import model_bytes
 from partialfair.report.pages import notes_section, path_names, path_page, settings_section
 from partialfair.training.named_constraints import NO_CONSTRAINT
 from partialfair.utils.checks import check_choice, check_count, check_number
-from partialfair.utils.text import listed
+from partialfair.utils.text import fixed, listed
 from partialfair.utils.typing import IntervalLike
 
 if TYPE_CHECKING:

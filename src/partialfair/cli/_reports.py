@@ -12,9 +12,9 @@ from partialfair.data.groups import group_name, label_kind, members_text
 from partialfair.data.intervals import IntervalSet, interval_text
 from partialfair.metrics import FairnessReport, ReportRow
 from partialfair.metrics.catalogue import METRICS
-from partialfair.metrics.pairs import PairGap
-from partialfair.metrics.small_groups import TOO_FEW, SmallGroup
-from partialfair.metrics.text import fixed, percent
+from partialfair.metrics.evaluation import TOO_FEW, SmallGroup
+from partialfair.metrics.report import PairGap
+from partialfair.utils.text import fixed, percent
 
 __all__ = [
     "gap_sentence",

@@ -15,7 +15,7 @@ from partialfair.data.groups import Groups
 from partialfair.data.samples import draw_folds, draw_rows, strata_of
 from partialfair.estimators.base import PartialFairEstimator
 from partialfair.exceptions import InputError
-from partialfair.metrics.catalogue import check_judgeable
+from partialfair.metrics.evaluation import check_comparable
 from partialfair.optimization.problems import Cells
 from partialfair.training.placing import Automatic
 from partialfair.training.promise import check_promises, promised
@@ -167,7 +167,7 @@ class Everybody:
         rows = self.counted(self.judged)
         groups = self.groups.take(rows)
         try:
-            check_judgeable(
+            check_comparable(
                 groups,
                 ANYWHERE if interval == AUTO else on_judged(interval, groups),
                 metric=metric,

@@ -95,7 +95,9 @@ def train(path: Path, roles: Roles, settings: TrainSettings, gate: Gate | None =
             # Notes are about the model and the rows that count, and about the threshold if the constraint is.
             with _muted((name, part) != every[-1], threshold=not settings.is_at_threshold):
                 rows = prepared.parts[part]
-                judged[name, part] = _judge(f"{part}, {name}", scores[name, part], rows, settings, interval)
+                judged[name, part] = _judge(
+                    f"{part}, {name}", scores[name, part], rows, settings, interval, gate
+                )
     notes += [*alpha_notes(settings.alpha, saved), *_calibration_notes(saved, prepared)]
     if gate is not None:
         gate.check_measured(judged[every[-1]].report)
@@ -201,7 +203,12 @@ def _scores(
 
 
 def _judge(
-    which: str, scores: Floats, rows: Samples, settings: TrainSettings, interval: IntervalLike
+    which: str,
+    scores: Floats,
+    rows: Samples,
+    settings: TrainSettings,
+    interval: IntervalLike,
+    gate: Gate | None,
 ) -> Judged:
     with step(f"measuring {rows.n:,} scores: {which}"):
         report = settings.once_merged.report(
@@ -214,6 +221,7 @@ def _judge(
             weights=rows.weights,
             clusters=rows.clusters,
             rank_within=settings.rank_within,
+            also={settings.metric, settings.metric if gate is None else gate.metric},
         )
     return Judged(
         scores,

@@ -23,8 +23,7 @@ from partialfair.data.groups import group_name
 from partialfair.estimators import FitResult
 from partialfair.metrics import FairnessReport
 from partialfair.metrics.catalogue import METRICS
-from partialfair.metrics.curve import groups_curve
-from partialfair.metrics.text import fixed
+from partialfair.metrics.map import groups_curve
 from partialfair.optimization.solvers import GOOD
 from partialfair.persistence import model_bytes
 from partialfair.plotting.densities import plot_group_densities
@@ -34,7 +33,7 @@ from partialfair.report.sections import Section
 from partialfair.tables import TableModel
 from partialfair.training.named_constraints import NO_CONSTRAINT
 from partialfair.training.result import Population
-from partialfair.utils.text import listed
+from partialfair.utils.text import fixed, listed
 from partialfair.utils.typing import Floats, GroupLabel, IntervalLike
 
 if TYPE_CHECKING:

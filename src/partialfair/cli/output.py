@@ -25,7 +25,7 @@ from partialfair.utils.text import json_visible, message_text, visible
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from partialfair.metrics.curve import RankCurve
+    from partialfair.metrics.map import RankCurve
     from partialfair.utils.typing import GroupLabel, IntervalLike
 
 __all__ = [

@@ -1,17 +1,21 @@
-"""Fairness constraints as difference-of-convex functions of scores; the one room that knows both languages.
+"""Fairness constraints as difference-of-convex functions of scores.
 
 A constraint is a frozen, reusable statement ("statistical parity on ranks 5–30 % with gap at most .05").
 `build` ties it to groups and weights and gives a `ConstraintBlock`: the atoms, the functions ``f_i ≤ 0`` of
-them, and thresholds θ at which a model that scores everybody 0 is feasible.
+them, and thresholds θ at which a model whose scores are all 0 is feasible.
 """
 
 from partialfair.constraints.base import Constraint, check_compatible
-from partialfair.constraints.block import ConstraintBlock, join
-from partialfair.constraints.grid import OnAGrid, RankGrid
+from partialfair.constraints.block import ConstraintBlock, JoinedThresholds, Ranks, Thresholds, join
 from partialfair.constraints.group_auc import GroupAUC
-from partialfair.constraints.opportunity import EqualizedOdds, EqualOpportunity
-from partialfair.constraints.parity import DemographicParity, StatisticalParity
-from partialfair.constraints.thresholds import JoinedThresholds, Ranks, RanksOf, Thresholds
+from partialfair.constraints.parity import (
+    DemographicParity,
+    EqualizedOdds,
+    EqualOpportunity,
+    OnAGrid,
+    RankGrid,
+    StatisticalParity,
+)
 
 __all__ = [
     "Constraint",
@@ -24,7 +28,6 @@ __all__ = [
     "OnAGrid",
     "RankGrid",
     "Ranks",
-    "RanksOf",
     "StatisticalParity",
     "Thresholds",
     "check_compatible",

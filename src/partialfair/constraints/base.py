@@ -20,15 +20,6 @@ from partialfair.utils.checks import check_choice, check_number
 from partialfair.utils.state import StoredAsPairs
 from partialfair.utils.typing import Floats, GapScale, GroupLabel, IntervalLike
 
-__all__ = [
-    "LEAST_GAP",
-    "Constraint",
-    "Positive",
-    "check_compatible",
-    "effective_sizes",
-    "refuse_empty_groups",
-]
-
 Positive: TypeAlias = npt.NDArray[np.bool_] | None
 """Which rows are positive; None if that is not known."""
 
@@ -47,8 +38,8 @@ class Constraint(StoredAsPairs, ABC):
     interval
         Ranks from the top: ``(low, high)``, a list of such pairs, or a mapping from group to either.
     max_gap
-        κ, the largest gap allowed, from 0 to ``largest_gap``. Less than .001 counts as .001: a constraint
-        with no room inside (against Assumption assume:DC B) need not have multipliers, and no sample tells
+        κ, the largest gap allowed, from 0 to ``largest_gap``. Less than 0.001 counts as 0.001: a constraint
+        with no room inside (against Assumption 6.3 B) need not have multipliers, and no sample tells
         such gaps apart.
     gap_scale
         ``"interval"``, the definition, or ``"absolute"``, the paper's experiments; see `partialfair.metrics`.
@@ -69,7 +60,7 @@ class Constraint(StoredAsPairs, ABC):
     @property
     def kappa(self) -> float:
         """κ with some room inside."""
-        return max(self.max_gap, LEAST_GAP)
+        return max(self.max_gap, LEAST_GAP)  # Assumption 6.3 B: a point with slack in all constraints
 
     def can_bind(self, most: float) -> bool:
         """Whether some scores violate it, given the largest gap that there is; if not, it is not built."""
@@ -90,6 +81,7 @@ class Constraint(StoredAsPairs, ABC):
         Where weights are sums over several rows each, ``squares`` are the sums of their squared weights.
         Refuses rows that the constraint cannot be tied to, before any work is done.
         """
+        # Kish's effective sample size; where several sets of rows are compared, the smallest counts.
         squares = weights**2 if squares is None else squares
         sizes = [
             effective_sizes(groups, np.where(rows, weights, 0.0), np.where(rows, squares, 0.0))
@@ -99,15 +91,15 @@ class Constraint(StoredAsPairs, ABC):
         return np.asarray(np.min(sizes, axis=0) * measures)
 
     def compared(self, positive: Positive) -> tuple[npt.NDArray[np.bool_], ...]:
-        """Return the rows that are compared between groups, one set or several; by default everybody."""
+        """Return the rows that are compared between groups, one set or several; by default all."""
         return (np.array(True),)
 
     def among(self, labels: Sequence[GroupLabel]) -> Constraint:
         """Return the constraint on some groups only: intervals by group are those of these groups."""
         if not isinstance(self.interval, Mapping):
             return self
-        kept = {label: part for label, part in self.interval.items() if label in labels}
-        return replace(self, interval=kept)
+        some = {label: part for label, part in self.interval.items() if label in labels}
+        return replace(self, interval=some)
 
     def intervals(self, groups: Groups) -> tuple[IntervalSet, ...]:
         """Return the interval of each group."""
@@ -126,6 +118,7 @@ class Constraint(StoredAsPairs, ABC):
         By default the same: ranks and shares have no unit. Negative units count scores downwards, so that
         high ones are low.
         """
+        # What a subclass of a user's states in units of scores, only its own in_units can convert.
         has_threshold = "threshold" in (field.name for field in fields(self))
         in_scores = np.isinf(self.largest_gap) and abs(unit) != 1
         if (has_threshold and unit != 1) or in_scores:
@@ -157,34 +150,30 @@ def effective_sizes(groups: Groups, weights: Floats, squares: Floats | None = No
 
 
 def refuse_empty_groups(groups: Groups, weights: Floats, kind: str) -> None:
-    """Refuse groups in which nobody has weight: a mean over nobody has no value."""
+    """Refuse groups in which no member has weight: a mean over none has no value."""
     for name, size in zip(groups.names, effective_sizes(groups, weights), strict=True):
         if size == 0:
             raise InputError(f"group {name!r} has no {kind} to compare")
 
 
 def check_compatible(constraints: Sequence[Constraint], groups: Groups) -> None:
-    """Refuse lists that contradict themselves: the same demand twice, or demands that exclude each other.
+    """Refuse lists that state the same twice, or what no scores can satisfy together.
 
     Ranks fall in every group as a threshold rises. So of two boxes of ranks, one must be reachable from the
     other by going down in all groups, or no scores whatsoever meet both.
     """
     for first, second in combinations(constraints, 2):
-        if _same_demand(first, second, groups):
+        settings = [field.name for field in fields(first) if field.name not in ("interval", "max_gap")]
+        if (  # they differ in max_gap at most, however their intervals are written
+            type(first) is type(second)
+            and all(getattr(first, name) == getattr(second, name) for name in settings)
+            and first.intervals(groups) == second.intervals(groups)
+        ):
             raise InputError(f"the list asks for {first.says()} and for {second.says()}; keep one of them")
+        # (n, n_groups) boxes of the one against all of the other: above, or below, in every group.
         lows, highs = first.rank_boxes(groups)
         other_lows, other_highs = second.rank_boxes(groups)
         above = (lows[:, None] <= other_highs[None] + _ROUNDING).all(axis=2)
         below = (other_lows[None] <= highs[:, None] + _ROUNDING).all(axis=2)
         if not (above | below).all():
             raise InputError(f"no scores can satisfy both {first.says()} and {second.says()}")
-
-
-def _same_demand(first: Constraint, second: Constraint, groups: Groups) -> bool:
-    """Whether two constraints differ in ``max_gap`` at most, however their intervals are written."""
-    settings = [field.name for field in fields(first) if field.name not in ("interval", "max_gap")]
-    return (
-        type(first) is type(second)
-        and all(getattr(first, name) == getattr(second, name) for name in settings)
-        and first.intervals(groups) == second.intervals(groups)
-    )

@@ -1,18 +1,148 @@
-"""A constraint tied to rows, and several of them together."""
+"""A constraint tied to rows, with its thresholds θ, and several of them together."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Protocol, TypeAlias
+
+import numpy as np
 
 from partialfair.constraints.dc import AtomBank, BankMembers, DCSystem, JoinedBank
-from partialfair.constraints.thresholds import JoinedThresholds, Thresholds
 from partialfair.data.groups import Members
 from partialfair.exceptions import InputError
 from partialfair.utils.typing import Floats
 
-__all__ = ["ConstraintBlock", "join"]
+_MEDIAN = np.array([0.5])
+
+
+class Ranks(Protocol):
+    """Where scores stand in their groups: all that is needed of scores to place thresholds."""
+
+    def at(self, group: int, ranks: Floats) -> Floats:
+        """Return the scores at which shares ``ranks`` of a group's weight have been passed from the top."""
+
+
+RanksOf: TypeAlias = Callable[[int], Ranks]
+"""From a bank of a block to the ranks of its members; a block with one bank needs bank 0."""
+
+
+@dataclass(frozen=True, eq=False)
+class Thresholds:
+    """The free thresholds of one bank.
+
+    Attributes
+    ----------
+    starts : (n,)
+        Where they start if all scores are 0.
+    keys : (n,)
+        What each is for: by these the thresholds of two blocks of a constraint are matched, as where a grid
+        gained a point. By default 0, 1, 2, ...
+    ranks : (n, n_groups) or None
+        For each threshold a rank from the top in each group of the bank: the mean of the groups' scores at
+        these ranks is a good threshold. Without any, ``starts`` move along with the median score.
+    n_groups
+        Number of groups of the bank; blocks fill it in.
+    """
+
+    starts: Floats
+    keys: tuple[float, ...] = ()
+    ranks: Floats | None = None
+    n_groups: int = 0
+
+    def __post_init__(self) -> None:
+        starts = np.asarray(self.starts, dtype=np.float64)
+        if starts.ndim != 1:
+            raise InputError(f"starts of thresholds must be a vector, not of shape {starts.shape}")
+        keys = tuple(self.keys) or tuple(map(float, range(starts.size)))
+        if len(keys) != starts.size:
+            raise InputError(f"{starts.size} thresholds need as many keys, not {keys}")
+        if self.ranks is not None and (self.ranks.ndim != 2 or len(self.ranks) != starts.size):
+            raise InputError(
+                f"ranks of {starts.size} thresholds must be of shape ({starts.size}, n_groups), "
+                f"not {self.ranks.shape}"
+            )
+        # Frozen, but for what the constructor normalises.
+        object.__setattr__(self, "starts", starts)
+        object.__setattr__(self, "keys", keys)
+
+    @classmethod
+    def none(cls) -> Thresholds:
+        """Return no thresholds."""
+        return cls(np.empty(0))
+
+    @property
+    def n(self) -> int:
+        """Number of thresholds."""
+        return self.starts.size
+
+    def at(self, ranks_of: RanksOf, bank: int = 0) -> Floats:
+        """Return thresholds that suit the scores; the constraints are then violated little."""
+        if not self.n:
+            return np.empty(0)
+        ranks = ranks_of(bank)
+        if self.ranks is None:  # nothing is known but where they are for scores of 0: move along
+            medians = [float(ranks.at(k, _MEDIAN)[0]) for k in range(self.n_groups)]
+            return np.asarray(self.starts + np.mean(medians))
+        # Groups whose bands overlap at a rank have a common threshold near their scores at it.
+        by_group = [ranks.at(k, self.ranks[:, k]) for k in range(self.ranks.shape[1])]
+        return np.asarray(np.stack(by_group, axis=1).mean(axis=1))
+
+    def continued(self, before: Thresholds, theta: Floats, ranks_of: RanksOf, bank: int = 0) -> Floats:
+        """Return the values that thresholds had before, by their keys, and suitable ones for new keys.
+
+        Parameters
+        ----------
+        before
+            The thresholds of an earlier block of the constraint.
+        theta : (before.n,)
+            Their values.
+        ranks_of, bank
+            Ranks of the scores now, and which bank these are the thresholds of.
+        """
+        # Where nothing is new no score is looked at, which would be a pass over the data.
+        known = dict(zip(before.keys, theta.tolist(), strict=True))
+        if all(key in known for key in self.keys):
+            return np.array([known[key] for key in self.keys])
+        suitable = self.at(ranks_of, bank).tolist()
+        return np.array([known.get(key, value) for key, value in zip(self.keys, suitable, strict=True)])
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedThresholds:
+    """The free thresholds of several banks in a row, one `Thresholds` for each bank.
+
+    Each looks at the ranks of its own bank's members, and keys are matched within a bank only.
+    """
+
+    by_bank: tuple[Thresholds, ...]
+
+    @property
+    def n(self) -> int:
+        """Number of thresholds."""
+        return sum(thresholds.n for thresholds in self.by_bank)
+
+    @property
+    def starts(self) -> Floats:
+        """Where all of them start if all scores are 0: (n,)."""
+        return np.concatenate([np.empty(0), *(thresholds.starts for thresholds in self.by_bank)])
+
+    def at(self, ranks_of: RanksOf) -> Floats:
+        """Return thresholds that suit the scores."""
+        values = [thresholds.at(ranks_of, bank) for bank, thresholds in enumerate(self.by_bank)]
+        return np.concatenate([np.empty(0), *values])
+
+    def continued(self, before: JoinedThresholds, theta: Floats, ranks_of: RanksOf) -> Floats:
+        """Return the values that thresholds had before, and suitable ones for new keys, bank by bank."""
+        if len(before.by_bank) != len(self.by_bank):
+            raise InputError("only thresholds of the same constraints can be continued")
+        values, first = [np.empty(0)], 0
+        for bank, (thresholds, earlier) in enumerate(zip(self.by_bank, before.by_bank, strict=True)):
+            known = theta[first : first + earlier.n]
+            values.append(thresholds.continued(earlier, known, ranks_of, bank))
+            first += earlier.n
+        return np.concatenate(values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,8 +154,8 @@ class ConstraintBlock:
     bank
         Convex atoms of the scores and of the block's own thresholds θ.
     members
-        Who counts in the bank, and how much, as `groups.members_of` tells; a tuple for a `JoinedBank`. None
-        where rows keep them elsewhere.
+        Who counts in the bank, and how much, as `groups.members_of` returns; a tuple for a `JoinedBank`. None
+        where rows hold them elsewhere.
     system
         The functions ``f_i ≤ 0`` of the atoms.
     names
@@ -60,17 +190,7 @@ class ConstraintBlock:
             )
         if self.members is not None:
             self._check_members()
-        n_banks = len(self.joined_bank.banks)
-        if isinstance(self.thresholds, JoinedThresholds):
-            if len(self.thresholds.by_bank) != n_banks:
-                raise InputError(
-                    f"a constraint on {n_banks} banks has thresholds for {len(self.thresholds.by_bank)}"
-                )
-            self._check_joined(self.thresholds)
-        elif self.thresholds.n and isinstance(self.bank, JoinedBank):
-            raise InputError("a constraint on a JoinedBank needs JoinedThresholds: Thresholds for each bank")
-        elif self.thresholds.n and self.members is not None:
-            object.__setattr__(self, "thresholds", _in_groups(self.thresholds, self.members, self.bank))
+        self._fill_thresholds()
 
     def _check_members(self) -> None:
         """Refuse members that are not those of the banks, or not all of the same rows."""
@@ -79,6 +199,7 @@ class ConstraintBlock:
         fits = isinstance(self.members, tuple) == isinstance(self.bank, JoinedBank)
         if not fits or len(self.all_members) != n_banks:
             raise InputError(f"members of a constraint on {type(self.bank).__name__} must be {expected}")
+        # Banks of one constraint may count other members, but all look at the same rows.
         sizes = set()
         for members in self.all_members:
             if not isinstance(members, Members):
@@ -93,16 +214,35 @@ class ConstraintBlock:
                 f"{', '.join(map(str, sorted(sizes)))}"
             )
 
-    def _check_joined(self, thresholds: JoinedThresholds) -> None:
-        """Hold the thresholds of each bank against it and its members."""
-        for bank, of_bank in zip(self.joined_bank.banks, thresholds.by_bank, strict=True):
-            if of_bank.n != bank.n_theta:
-                who = type(bank).__name__
-                raise InputError(f"{who} has {bank.n_theta} free thresholds, but Thresholds for {of_bank.n}")
-        if self.members is not None:
-            each = zip(thresholds.by_bank, self.all_members, self.joined_bank.banks, strict=True)
-            filled = JoinedThresholds(tuple(_in_groups(*of_bank) for of_bank in each))
-            object.__setattr__(self, "thresholds", filled)
+    def _fill_thresholds(self) -> None:
+        """Tell thresholds of how many groups they are, and refuse those that do not fit the banks."""
+        banks, given = self.joined_bank.banks, self.thresholds
+        joined = isinstance(given, JoinedThresholds)
+        if not given.n and not joined:
+            return
+        if not joined and isinstance(self.bank, JoinedBank):
+            raise InputError("a constraint on a JoinedBank needs JoinedThresholds: Thresholds for each bank")
+        by_bank = self.joined_thresholds.by_bank
+        if len(by_bank) != len(banks):
+            raise InputError(f"a constraint on {len(banks)} banks has thresholds for {len(by_bank)}")
+        filled = []
+        for position, (bank, thresholds) in enumerate(zip(banks, by_bank, strict=True)):
+            who = type(bank).__name__
+            if thresholds.n != bank.n_theta:
+                raise InputError(
+                    f"{who} has {bank.n_theta} free thresholds, but Thresholds for {thresholds.n}"
+                )
+            if self.members is not None:
+                n_groups = int(self.all_members[position].codes.max(initial=-1)) + 1
+                if thresholds.ranks is None:
+                    thresholds = replace(thresholds, n_groups=max(n_groups, thresholds.n_groups))
+                elif thresholds.n and thresholds.ranks.shape[1] < n_groups:
+                    raise InputError(
+                        f"thresholds of a constraint on {who} have ranks in {thresholds.ranks.shape[1]} "
+                        f"groups, but its members are of {n_groups}"
+                    )
+            filled.append(thresholds)
+        object.__setattr__(self, "thresholds", JoinedThresholds(tuple(filled)) if joined else filled[0])
 
     @classmethod
     def none(cls) -> ConstraintBlock:
@@ -116,7 +256,7 @@ class ConstraintBlock:
 
     @property
     def all_members(self) -> tuple[Members, ...]:
-        """Members of each bank of `joined_bank`; none where rows keep them elsewhere."""
+        """Members of each bank of `joined_bank`; none where rows hold them elsewhere."""
         if self.members is None:
             return ()
         return self.members if isinstance(self.members, tuple) else (self.members,)
@@ -132,34 +272,23 @@ class ConstraintBlock:
 
     def raised(self, by: Floats) -> ConstraintBlock:
         """Return the functions ``f_i + by_i``: what is allowed at one point is not what is at another."""
+        # The same terms with other constants: nothing has to be tied to rows anew.
         pairs = zip(self.system.functions, by.tolist(), strict=True)
         system = DCSystem(tuple(function + value for function, value in pairs), self.system.n_atoms)
         return replace(self, system=system)
 
     def without_members(self) -> ConstraintBlock:
-        """Return the functions alone, of a `JoinedBank`: rows, in shards, keep the members."""
+        """Return the functions alone, of a `JoinedBank`: rows, in shards, hold the members."""
         return ConstraintBlock(self.joined_bank, None, self.system, self.names, self.joined_thresholds)
 
 
-def _in_groups(thresholds: Thresholds, members: Members, bank: AtomBank) -> Thresholds:
-    """Tell thresholds how many groups there are, or hold their ranks against it."""
-    n_groups = int(members.codes.max(initial=-1)) + 1
-    if thresholds.ranks is None:
-        return thresholds.for_groups(max(n_groups, thresholds.n_groups))
-    if thresholds.n and thresholds.ranks.shape[1] < n_groups:
-        raise InputError(
-            f"thresholds of a constraint on {type(bank).__name__} have ranks in "
-            f"{thresholds.ranks.shape[1]} groups, but its members are of {n_groups}"
-        )
-    return thresholds
-
-
 def join(blocks: Sequence[ConstraintBlock]) -> ConstraintBlock:
-    """Return any number of constraints on the same rows as one; each keeps thresholds of its own.
+    """Return any number of constraints on the same rows as one; each has thresholds of its own.
 
     Blocks that are already joined are taken apart: no bank of the result is itself a `JoinedBank`.
     """
     bank = JoinedBank(tuple(bank for block in blocks for bank in block.joined_bank.banks))
+    # Atoms of a block follow those of the blocks before it.
     functions, first_atom = [], 0
     for block in blocks:
         functions += [function.renumbered(first_atom) for function in block.system.functions]

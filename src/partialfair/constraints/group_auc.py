@@ -10,16 +10,13 @@ from partialfair.constraints.block import ConstraintBlock
 from partialfair.constraints.dc import DC, DCSystem, PairSums, atom
 from partialfair.constraints.surrogates import Surrogate
 from partialfair.data.groups import Groups, members_of
-from partialfair.data.intervals import IntervalSet
 from partialfair.exceptions import InputError
 from partialfair.utils.typing import Floats
-
-__all__ = ["GroupAUC"]
 
 
 @dataclass(frozen=True)
 class GroupAUC(Constraint):
-    """Partial group AUC (pGAUC) by surrogates of all pairs (inprocess_pgauc_approx).
+    """Partial group AUC (pGAUC) by surrogates of all pairs (section A).
 
     ``|M − ½| ≤ κ`` for every pair of groups k, k', with M the mean of ``σ(s_i − t_j)`` over the members of k
     and of k' in their intervals. All our σ have ``σ(x) + σ(−x) = 1``, so the two orders of a pair say the
@@ -30,7 +27,7 @@ class GroupAUC(Constraint):
     without the top α, and in k' also the bottom 1 − α' without the bottom 1 − β'. Hence
     ``m_k m_k' M = Σ ±[H_σ⁺(b, 1 − r) − H_σ⁻(b, 1 − r)]`` over all ends b of intervals of k and r of k', with
     + where one of the two ends is an upper and the other a lower one. Linear scorers need no ρ-shift, unlike
-    in the paper's Example hingesurrogate_gauc.
+    in the paper's Example D.7.
 
     Ramps cost O(n log n), the sigmoid all pairs of members. The constraint needs all rows in one place,
     because it compares members of different groups.
@@ -53,7 +50,11 @@ class GroupAUC(Constraint):
     ) -> ConstraintBlock:
         """Two functions per pair of groups: M at most ½ + κ, and at least ½ − κ."""
         intervals = self.intervals(groups)
-        ends = [_signed_ends(part) for part in intervals]
+        # The set of ranks is the signed sum of tops: +1 for upper and −1 for lower ends of its intervals.
+        ends = [
+            {end: sign for low_high in part.parts for end, sign in zip(low_high, (-1, 1), strict=True)}
+            for part in intervals
+        ]
         pairs = tuple(combinations(range(len(groups.labels)), 2))
         bank = PairSums(
             surrogate,
@@ -64,12 +65,14 @@ class GroupAUC(Constraint):
         )
         functions, names = [], []
         for position, (k, other) in enumerate(pairs if self.can_bind(0.5) else ()):
+            # m_k m_k' M: signed sums over tops and bottoms, (−1)² for two lower or two upper ends.
             mean = DC()
             for top, b in enumerate(bank.tops[k]):
                 for bottom, r in enumerate(bank.bottoms[other]):
                     both = atom(bank.plus(position, top, bottom)) - atom(bank.minus(position, top, bottom))
                     mean = mean + (-ends[k][b] * ends[other][r]) * both
             mean = (1 / (intervals[k].measure * intervals[other].measure)) * mean
+            # |M − ½| ≤ κ as two functions, each with a linearisation of its own.
             functions += [mean - (0.5 + self.kappa), -mean + (0.5 - self.kappa)]
             for ahead, behind in ((k, other), (other, k)):
                 names.append(
@@ -78,8 +81,3 @@ class GroupAUC(Constraint):
                 )
         members = members_of(groups.codes, weights, len(groups.labels))
         return ConstraintBlock(bank, members, DCSystem(tuple(functions), bank.n_atoms), tuple(names))
-
-
-def _signed_ends(part: IntervalSet) -> dict[float, int]:
-    """Return the ends of all intervals, +1 for upper and −1 for lower ones; the set is their signed sum."""
-    return {end: sign for low_high in part.parts for end, sign in zip(low_high, (-1, 1), strict=True)}

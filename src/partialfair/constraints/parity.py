@@ -1,38 +1,145 @@
-"""Parity of score distributions, and of the shares that are selected at one threshold."""
+"""Parity of whole score distributions, on a grid of ranks, and of the shares selected at one threshold.
+
+On the interval scale a point of a grid is ``u / (1 − κ)`` in [0, 1], where u is the share of an interval that
+has been passed and the band at the point holds the shares from u to u + κ: points are thus the same for any
+κ. On the absolute scale a point is a rank p itself, and the band holds the ranks from p to p + κ.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
-from typing import ClassVar
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
 from partialfair.constraints.base import Constraint, Positive, refuse_empty_groups
-from partialfair.constraints.block import ConstraintBlock
+from partialfair.constraints.block import ConstraintBlock, Thresholds, join
 from partialfair.constraints.dc import DC, Affine, DCSystem, GroupMeans, atom, maximum
-from partialfair.constraints.grid import RankGrid, paper_points
 from partialfair.constraints.surrogates import Surrogate
-from partialfair.constraints.thresholds import Thresholds
-from partialfair.data.groups import Groups, members_of
+from partialfair.data.groups import LABEL_KINDS, Groups, members_of
 from partialfair.data.intervals import IntervalSet, as_interval_set
 from partialfair.exceptions import InputError
 from partialfair.utils.checks import check_count, check_number
-from partialfair.utils.typing import Floats
+from partialfair.utils.typing import Floats, GapScale
 
-__all__ = ["AtThreshold", "DemographicParity", "StatisticalParity"]
-
+_SAME_POINT = 1e-6
+"""Points that are closer state the same."""
 _VACUOUS = 1e-9
-"""A bound on a share that is so close to 0 or 1 asks for nothing."""
-
+"""A bound on a share that is so close to 0 or 1 states nothing."""
 _INSIDE = 1e-6
 """Levels of a surrogate stay so far from 0 and 1, which some reach only at infinity."""
 
 
 @dataclass(frozen=True)
+class RankGrid:
+    """Points at which a constraint looks, and how they get more.
+
+    Attributes
+    ----------
+    points
+        In any order; see the top of this file.
+    kappa
+        κ, the width of the bands.
+    gap_scale
+        Which of the two kinds of points.
+    """
+
+    points: tuple[float, ...]
+    kappa: float
+    gap_scale: GapScale = "interval"
+
+    @classmethod
+    def reaching(cls, n_points: int, kappa: float, interval: IntervalSet | None) -> RankGrid:
+        """Return an even grid, with its ends, that reaches everywhere the exact gap looks.
+
+        Without the ends scores pile up just beyond the last point, where nothing constrains them.
+
+        Parameters
+        ----------
+        n_points
+            Points between the ends.
+        kappa
+            κ.
+        interval
+            That of all groups, on the absolute scale: there one group may be inside it while another is κ
+            before it, so that the grid covers ``[max(0, α − κ), β)``. None stands for the interval scale.
+        """
+        even = np.linspace(0.0, 1.0, n_points + 2)
+        if interval is None:
+            return cls(tuple(even.tolist()), kappa, "interval")
+        wider: list[tuple[float, float]] = []
+        for low, high in interval.parts:  # those that now overlap are joined
+            first = max(0.0, low - kappa)
+            if wider and first <= wider[-1][1]:
+                first = wider.pop()[0]
+            wider.append((first, high))
+        points = as_interval_set(wider).rank_at(even, side="left")
+        return cls(tuple(points.tolist()), kappa, "absolute")
+
+    def denser(self) -> RankGrid:
+        """Return the grid with a point between any two that follow each other in it."""
+        points = np.array(self.points)
+        return replace(self, points=(*self.points, *((points[1:] + points[:-1]) / 2).tolist()))
+
+    def with_points(self, n_points: int) -> RankGrid:
+        """Return a grid of the same reach, with so many points between its ends, as even as this one."""
+        points = np.sort(self.points)
+        even = np.interp(np.linspace(0, points.size - 1, n_points + 2), np.arange(points.size), points)
+        return replace(self, points=tuple(even.tolist()))
+
+    def refined(self, ranks: Sequence[float], intervals: Sequence[IntervalSet]) -> RankGrid:
+        """Return the grid with a point whose band holds the middle of two ranks that differ too much.
+
+        Parameters
+        ----------
+        ranks
+            Of two groups at one threshold.
+        intervals
+            Of the same groups.
+        """
+        if self.kappa >= 1:
+            return self  # no gap exceeds it: there is nothing to look at
+        passed = np.array(ranks)
+        if self.gap_scale == "interval":
+            both = zip(intervals, ranks, strict=True)
+            passed = np.array([interval.passed(np.array(rank)) for interval, rank in both])
+        # The band [point, point + κ] around the middle; it must fit into [0, 1].
+        point = float(np.clip(passed.mean() - self.kappa / 2, 0.0, 1.0 - self.kappa))
+        if self.gap_scale == "interval":
+            point /= 1 - self.kappa
+        if np.isclose(self.points, point, atol=_SAME_POINT).any():
+            return self
+        return replace(self, points=(*self.points, point))
+
+
+@runtime_checkable
+class OnAGrid(Protocol):
+    """What a constraint may offer in addition: it looks at a grid of ranks, which can be made finer."""
+
+    @property
+    def grid(self) -> RankGrid:
+        """The points to look at so that the exact gap is at most κ, if they are close enough."""
+
+    def on_grid(self, grid: RankGrid) -> Constraint:
+        """Return the constraint at the points of another grid."""
+
+
+def paper_points(n_points: int, interval: IntervalSet | None) -> Floats:
+    """Return the paper's ``p_j = α + j(β − α)/N``, and without an interval those with the best guarantee.
+
+    These, ``j / (N + 1)`` on the interval scale, guarantee a gap of κ plus one step of the grid.
+    """
+    if interval is None:
+        return np.arange(1, n_points + 1) / (n_points + 1)
+    return interval.rank_at(np.arange(n_points) / n_points, side="right")
+
+
+@dataclass(frozen=True)
 class StatisticalParity(Constraint):
-    """Partial statistical parity (pSP) by surrogate bands at a grid of ranks (inprocess_pdp_approx).
+    """Partial statistical parity (pSP) by surrogate bands at a grid of ranks (section 5).
 
     For each u of a grid there is one θ_u with ``p_k(u) ≤ mean σ(s − θ_u) ≤ p_k(u + κ)`` in every group k,
     where ``p_k(u)`` is the rank at which a share u of the group's interval has been passed. On the absolute
@@ -65,7 +172,7 @@ class StatisticalParity(Constraint):
         self, groups: Groups, weights: Floats, surrogate: Surrogate, positive: Positive = None
     ) -> ConstraintBlock:
         """Two functions per point and group: mean σ at least the lower rank, at most the upper one."""
-        lows, highs, points = self._asked(groups)
+        lows, highs, points = self._stated(groups)
         relative = self.gap_scale == "interval"
         factors = [1 / part.measure if relative else 1.0 for part in self.intervals(groups)]
         bank = GroupMeans(surrogate, len(groups.labels), len(lows))
@@ -73,7 +180,7 @@ class StatisticalParity(Constraint):
         names: list[str] = []
         for j in range(len(lows)):
             for k, name in enumerate(groups.names):
-                mean = atom(bank.plus(k, j)) - atom(bank.minus(k, j))
+                mean = atom(bank.plus(k, j)) - atom(bank.minus(k, j))  # of σ = σ⁺ − σ⁻ at θ_j
                 if lows[j, k] > _VACUOUS:  # a mean of σ is never below 0
                     functions.append(factors[k] * (-mean + lows[j, k]))
                     names.append(f"at least {100 * lows[j, k]:.3g} % of {name} ahead of threshold {j + 1}")
@@ -93,11 +200,12 @@ class StatisticalParity(Constraint):
 
     def rank_boxes(self, groups: Groups) -> tuple[Floats, Floats]:
         """Return the lower and upper rank of each point in each group."""
-        return self._asked(groups)[:2]
+        return self._stated(groups)[:2]
 
     def bands(self, points: Floats, groups: Groups) -> tuple[Floats, Floats]:
         """Return the lower and upper rank of some points in each group, (n_points, n_groups) each."""
         intervals, kappa = self.intervals(groups), self.kappa
+        # Bands of width κ of the group's ranks, or of shares of its interval.
         if self.gap_scale == "absolute":
             lows = np.tile(points[:, None], (1, len(intervals)))
             return lows, lows + kappa
@@ -106,12 +214,12 @@ class StatisticalParity(Constraint):
         highs = np.stack([part.rank_at(shares + kappa, side="right") for part in intervals], axis=1)
         return lows, highs
 
-    def _asked(self, groups: Groups) -> tuple[Floats, Floats, tuple[float, ...]]:
-        """Return lower and upper ranks and points, without those at which a θ beyond all scores would do."""
+    def _stated(self, groups: Groups) -> tuple[Floats, Floats, tuple[float, ...]]:
+        """Return lower and upper ranks and points, without those that a θ beyond all scores satisfies."""
         points = np.array(paper_points(self.n_points, self._common) if self.points is None else self.points)
         lows, highs = self.bands(points, groups)
-        asked = (lows > _VACUOUS).any(axis=1) & (highs < 1 - _VACUOUS).any(axis=1) & self.can_bind(1.0)
-        return lows[asked], highs[asked], tuple(points[asked].tolist())
+        stated = (lows > _VACUOUS).any(axis=1) & (highs < 1 - _VACUOUS).any(axis=1) & self.can_bind(1.0)
+        return lows[stated], highs[stated], tuple(points[stated].tolist())
 
     @property
     def grid(self) -> RankGrid:
@@ -126,7 +234,7 @@ class StatisticalParity(Constraint):
 
     @property
     def _common(self) -> IntervalSet | None:
-        """The interval of all groups, which the absolute scale asks for; None on the other scale."""
+        """The interval of all groups, which the absolute scale needs; None on the other scale."""
         if self.gap_scale == "interval":
             return None
         if isinstance(self.interval, Mapping):
@@ -141,7 +249,7 @@ class AtThreshold(Constraint):
     ``P_k − P_k' ≤ κ`` for every ordered pair, with ``P_k = Σ_parts [min(M_k, β) − min(M_k, α)] / m_k`` (not
     divided on the absolute scale) and ``M_k = A_k − B_k`` the mean of σ = σ⁺ − σ⁻ at the threshold. Since
     ``min(A − B, c) = A − max(B, A − c)``, each part is ``max(B, A − α) − max(B, A − β)``: the mean σ⁺ terms
-    of the paper's (DCexample1_wpdp) cancel, which gives the same f with a tighter linearisation.
+    of the paper's (section D.3) cancel, which gives the same f with a tighter linearisation.
 
     Parameters
     ----------
@@ -169,8 +277,16 @@ class AtThreshold(Constraint):
         refuse_empty_groups(groups, weights, kind.strip() or self.counted)
         bank = GroupMeans(surrogate, n_groups, 0, fixed=(float(self.threshold),))
         intervals = self.intervals(groups)
-        shares = [self._share(bank, k, part) for k, part in enumerate(intervals)]
+        shares = []
+        for k, interval in enumerate(intervals):
+            plus, minus = (bank.plus(k, 0), 1.0), (bank.minus(k, 0), 1.0)
+            share = DC()
+            for low, high in interval.parts:  # min(M, β) − min(M, α), with mean σ⁺ cancelled
+                below = maximum(Affine((minus,)), Affine((plus,), -low))
+                share = share + below - maximum(Affine((minus,)), Affine((plus,), -high))
+            shares.append((1.0 if self.gap_scale == "absolute" else 1.0 / interval.measure) * share)
         functions, names = [], []
+        # No share exceeds the interval's measure: with a larger κ nothing is to be bounded.
         most = intervals[0].measure if self.gap_scale == "absolute" else 1.0
         for k, other in permutations(range(n_groups), 2) if self.can_bind(most) else ():
             functions.append(shares[k] - shares[other] - self.kappa)
@@ -181,18 +297,10 @@ class AtThreshold(Constraint):
         members = members_of(groups.codes, weights, n_groups)
         return ConstraintBlock(bank, members, DCSystem(tuple(functions), bank.n_atoms), tuple(names))
 
-    def _share(self, bank: GroupMeans, k: int, part: IntervalSet) -> DC:
-        plus, minus = (bank.plus(k, 0), 1.0), (bank.minus(k, 0), 1.0)
-        share = DC()
-        for low, high in part.parts:
-            below = maximum(Affine((minus,)), Affine((plus,), -low))
-            share = share + below - maximum(Affine((minus,)), Affine((plus,), -high))
-        return (1.0 if self.gap_scale == "absolute" else 1.0 / part.measure) * share
-
 
 @dataclass(frozen=True)
 class DemographicParity(AtThreshold):
-    """Partial demographic parity (pDP) at one threshold (inprocess_wpdp_approx).
+    """Partial demographic parity (pDP) at one threshold (section 5).
 
     ``P_k − P_k' ≤ κ`` of `AtThreshold` with M_k the mean over all members of group k.
 
@@ -209,3 +317,66 @@ class DemographicParity(AtThreshold):
     ) -> ConstraintBlock:
         """One function per ordered pair of groups."""
         return self.bound(groups, weights, surrogate)
+
+
+@dataclass(frozen=True)
+class _ByLabel(AtThreshold):
+    """Parity of the shares selected at a threshold, among the members with some labels, label by label."""
+
+    labels: ClassVar[tuple[bool, ...]]
+
+    def compared(self, positive: Positive) -> tuple[npt.NDArray[np.bool_], ...]:
+        """Return the rows of each label that counts."""
+        if positive is None:
+            raise InputError(f"{self.called} compares members with the same label, so it needs labels")
+        return tuple(positive == label for label in self.labels)
+
+    def build(
+        self, groups: Groups, weights: Floats, surrogate: Surrogate, positive: Positive = None
+    ) -> ConstraintBlock:
+        """One function per ordered pair of groups and label."""
+        return join(
+            [
+                self.bound(groups, np.where(rows, weights, 0.0), surrogate, f" {LABEL_KINDS[label]}")
+                for label, rows in zip(self.labels, self.compared(positive), strict=True)
+            ]
+        )
+
+
+@dataclass(frozen=True)
+class EqualOpportunity(_ByLabel):
+    """Partial equal opportunity (pEOP) at one threshold (section A).
+
+    `DemographicParity` among the positives: ``P_k − P_k' ≤ κ`` with M_k the mean of σ over the positives of
+    group k. Ranks are thus counted within the positives of each group, as in
+    ``partial_equal_opportunity_difference(..., rank_within="group_and_label")``, and not within the whole
+    group as in the definition of the metric.
+
+    Parameters
+    ----------
+    interval, max_gap, gap_scale, threshold
+        As in `DemographicParity`.
+    """
+
+    called: ClassVar[str] = "equal opportunity"
+    counted: ClassVar[str] = "positives"
+    labels: ClassVar[tuple[bool, ...]] = (True,)
+
+
+@dataclass(frozen=True)
+class EqualizedOdds(_ByLabel):
+    """Partial equalized odds (pEOD) at one threshold (section A).
+
+    `EqualOpportunity` among the positives and likewise among the negatives. The paper's maximum over the two
+    labels is at most κ if and only if both are: here they are functions of their own, each with its own
+    linearisation.
+
+    Parameters
+    ----------
+    interval, max_gap, gap_scale, threshold
+        As in `DemographicParity`.
+    """
+
+    called: ClassVar[str] = "equalized odds"
+    counted: ClassVar[str] = "positives or negatives"
+    labels: ClassVar[tuple[bool, ...]] = (True, False)

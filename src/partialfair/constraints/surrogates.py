@@ -1,4 +1,4 @@
-"""Continuous stand-ins σ(x) for the indicator 1[x > 0], as differences of convex functions.
+"""Surrogates σ(x): continuous approximations of the indicator 1[x > 0], differences of convex functions.
 
 A surrogate is written ``σ = σ⁺ − σ⁻`` with both parts convex and non-decreasing: composed with scores
 ``h_w(ξ) − θ`` that are linear in (w, θ), each part is then convex in (w, θ), and no ρ-shift is needed.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -66,6 +66,7 @@ def _pull_back(
     thetas: Floats,
 ) -> tuple[Floats, Floats]:
     """Gradients in scores and thresholds of ``Σ coefficients · means``, in one pass."""
+    # Multipliers of most thresholds are 0: their terms are not evaluated.
     used = np.zeros((coefficients.shape[1], thetas.size), dtype=np.bool_)
     for k in range(coefficients.shape[1]):
         for j in range(thetas.size):
@@ -77,6 +78,7 @@ def _pull_back(
             for j in range(thetas.size):
                 if used[k, j]:
                     _, _, up, down = terms((scores[i] - thetas[j]) / width)
+                    # σ±((s − θ) / width) has the slope σ±' / width in s, and minus that in θ.
                     slope = weights[i] * (coefficients[0, k, j] * up + coefficients[1, k, j] * down) / width
                     by_score[i] += slope
                     by_theta[j] -= slope
@@ -113,6 +115,7 @@ def _bends(
         if k >= 0:
             for j in range(thetas.size):
                 if coefficients[0, k, j] != 0.0 or coefficients[1, k, j] != 0.0:
+                    # A difference quotient of slopes: at a kink it is the jump, spread over 2 reach widths.
                     x = (scores[i] - thetas[j]) / width
                     _, _, up, down = terms(x + reach)
                     _, _, up_before, down_before = terms(x - reach)
@@ -219,6 +222,7 @@ class Surrogate:
             plus, minus, _, _ = type(self).terms(x / self.width)
             return plus - minus < share
 
+        # An interval around it, then bisection to the last bit.
         low, high = -1.0, 1.0
         while not below(low):
             low *= 2
@@ -232,20 +236,15 @@ class Surrogate:
 
     def means(self, scores: Floats, weights: Floats, codes: Ints, thetas: Floats, n_groups: int) -> Floats:
         """Return ``Σ_{i in k} weights_i σ±(scores_i − θ_j)``: (2, n_groups, n_thetas), σ⁺ first."""
-        arguments = (self.width, scores, weights, codes, thetas, n_groups)
-        if self.kernels is None:
-            return np.asarray(_means(type(self).terms, *arguments))
-        return np.asarray(self.kernels.means(*arguments))
+        loop = self._loop("means", _means)
+        return np.asarray(loop(self.width, scores, weights, codes, thetas, n_groups))
 
     def pull_back(
         self, coefficients: Floats, scores: Floats, weights: Floats, codes: Ints, thetas: Floats
     ) -> tuple[Floats, Floats]:
         """Return the (sub)gradients of ``Σ coefficients · means`` in the scores and in the thresholds."""
-        arguments = (self.width, coefficients, scores, weights, codes, thetas)
-        if self.kernels is None:
-            by_score, by_theta = _pull_back(type(self).terms, *arguments)
-        else:
-            by_score, by_theta = self.kernels.pull_back(*arguments)
+        loop = self._loop("pull_back", _pull_back)
+        by_score, by_theta = loop(self.width, coefficients, scores, weights, codes, thetas)
         return by_score, by_theta
 
     def curvature(
@@ -253,7 +252,7 @@ class Surrogate:
     ) -> Floats:
         """Return second derivatives of ``Σ coefficients · means`` in each score."""
         by_score = np.empty(scores.size)
-        for rows in slabs_of_rows(scores.size):
+        for rows in slabs_of_rows(scores.size):  # bends of all thresholds are a dense matrix
             bends = self.bends(coefficients, scores[rows], weights[rows], codes[rows], thetas)
             by_score[rows] = bends.sum(axis=1)
         return by_score
@@ -265,17 +264,12 @@ class Surrogate:
 
         Kinks have none; differences of slopes a fifth of the width apart tell how many kinks there are.
         """
-        arguments = (self.width, self._reach, coefficients, scores, weights, codes, thetas)
-        if self.kernels is None:
-            return np.asarray(_bends(type(self).terms, *arguments))
-        return np.asarray(self.kernels.bends(*arguments))
+        loop = self._loop("bends", _bends)
+        return np.asarray(loop(self.width, self._reach, coefficients, scores, weights, codes, thetas))
 
     def slopes(self, scores: Floats, weights: Floats, thetas: Floats) -> Floats:
         """Return ``weights_i σ±'(scores_i − θ_j)``: (n, 2 n_thetas), σ⁺ first."""
-        arguments = (self.width, scores, weights, thetas)
-        if self.kernels is None:
-            return np.asarray(_slopes(type(self).terms, *arguments))
-        return np.asarray(self.kernels.slopes(*arguments))
+        return np.asarray(self._loop("slopes", _slopes)(self.width, scores, weights, thetas))
 
     def pair_sums(self, order: int, targets: Floats, sources: Floats, weights: Floats) -> Floats:
         """Return ``Σ_m weights[c, m] φ(targets_i − sources_m)`` for φ = σ⁺ and σ⁻: (2, n_columns, n_targets).
@@ -283,10 +277,15 @@ class Surrogate:
         For order 1 and 2 φ is the first and the (smoothed) second derivative of those. Targets and sources
         are ascending. O(n_targets · n_sources), unless a surrogate knows better.
         """
-        arguments = (order, self.width, self._reach, targets, sources, weights)
-        if self.kernels is None:
-            return np.asarray(_pair_sums(type(self).terms, *arguments))
-        return np.asarray(self.kernels.pair_sums(*arguments))
+        loop = self._loop("pair_sums", _pair_sums)
+        return np.asarray(loop(order, self.width, self._reach, targets, sources, weights))
+
+    def _loop(self, name: str, generic: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the compiled loop that the surrogate brings, or the generic one with its terms."""
+        if self.kernels is not None:
+            own: Callable[..., Any] = getattr(self.kernels, name)
+            return own
+        return partial(generic, type(self).terms)
 
     @property
     def _reach(self) -> float:
@@ -299,7 +298,7 @@ def _ramp_terms(x: float) -> tuple[float, float, float, float]:
     return max(x + 0.5, 0.0), max(x - 0.5, 0.0), 1.0 if x > -0.5 else 0.0, 1.0 if x > 0.5 else 0.0
 
 
-@lru_cache(maxsize=64)  # a step asks for values, slopes and bends at the same few thresholds
+@lru_cache(maxsize=64)  # a step needs values, slopes and bends at the same few thresholds
 def _ramp_pieces(thetas: bytes, width: float, rounding: float) -> Pieces:
     """Return the pieces of a ramp at thresholds, which are the bytes of an array of floats."""
     centres = np.frombuffer(thetas)
@@ -318,6 +317,7 @@ class _HingeRamp(Surrogate):
     def means(self, scores: Floats, weights: Floats, codes: Ints, thetas: Floats, n_groups: int) -> Floats:
         """As in `Surrogate`, by one look-up per score."""
         pieces = self.pieces(thetas)
+        # Polynomials of s: their sums over a bin are sums of its Σ ω, Σ ω s and Σ ω s².
         sums = moments(pieces.bins(scores), scores, weights, codes, n_groups, pieces.n_bins)
         means = np.einsum("mgb,mbj->gj", sums, pieces.values)
         return np.ascontiguousarray(means.reshape(n_groups, 2, -1).transpose(1, 0, 2))
@@ -328,11 +328,12 @@ class _HingeRamp(Surrogate):
         """As in `Surrogate`, by one look-up per score."""
         pieces = self.pieces(thetas)
         n_groups = coefficients.shape[1]
+        # Columns in the order of the pieces: σ⁺ at all thresholds, then σ⁻.
         each = coefficients.transpose(1, 0, 2).reshape(n_groups, -1)
         bins = pieces.bins(scores)
         by_score = look_up(np.einsum("mbj,gj->mgb", pieces.slopes, each), bins, scores, weights, codes)
         sums = moments(bins, scores, weights, codes, n_groups, pieces.n_bins)[:2]
-        totals = np.einsum("mgb,mbj,gj->j", sums, pieces.slopes, each)
+        totals = np.einsum("mgb,mbj,gj->j", sums, pieces.slopes, each)  # functions of s − θ_j
         return by_score, -totals.reshape(2, -1).sum(axis=0)
 
     def curvature(
@@ -347,6 +348,7 @@ class _HingeRamp(Surrogate):
 
     def pair_sums(self, order: int, targets: Floats, sources: Floats, weights: Floats) -> Floats:
         """As in `Surrogate`, in O(n_targets + n_sources)."""
+        # Functions of one difference: the pieces for a threshold at 0.
         pieces = self.pieces(np.zeros(1))
         polynomials = (pieces.values, pieces.slopes, pieces.bends[None])[order]
         # Edges that matter for other derivatives only would be passed in vain.
@@ -359,7 +361,7 @@ class _HingeRamp(Surrogate):
 class Ramp(_HingeRamp):
     """``σ(x) = clip(x/s + ½, 0, 1)``, with ``σ⁺ = max(x/s + ½, 0)`` and ``σ⁻ = max(x/s − ½, 0)``.
 
-    The paper's choice (Example hingesurrogate_pdp, s = 1). Scores within s/2 of a threshold count partly.
+    The paper's choice (Example D.3, s = 1). Scores within s/2 of a threshold count partly.
     """
 
     terms: ClassVar[Terms] = staticmethod(_ramp_terms)
@@ -390,7 +392,7 @@ def _rounded_terms(x: float) -> tuple[float, float, float, float]:
 class RoundedRamp(_HingeRamp):
     """The ramp with corners rounded by parabolas, over a quarter of a width on both sides.
 
-    As good a stand-in for the indicator as the ramp, and without its kinks, one per score and threshold,
+    As good a surrogate of the indicator as the ramp, and without its kinks, one per score and threshold,
     which make up most of the work of a solver.
     """
 
@@ -400,11 +402,12 @@ class RoundedRamp(_HingeRamp):
 
 @njit(cache=True, nogil=True)
 def _sigmoid_terms(x: float) -> tuple[float, float, float, float]:
-    small = np.exp(-abs(x))
+    small = np.exp(-abs(x))  # never overflows
     value = 1.0 / (1.0 + small) if x > 0 else small / (1.0 + small)
     slope = value * (1.0 - value)
-    if x <= 0:
+    if x <= 0:  # convex up to 0: all of it is σ⁺
         return value, 0.0, slope, 0.0
+    # Beyond, σ⁺ is the tangent at 0, and what σ lacks of it is σ⁻.
     return 0.5 + x / 4, 0.5 + x / 4 - value, 0.25, 0.25 - slope
 
 
@@ -452,7 +455,7 @@ class Sigmoid(Surrogate):
     """``σ(x) = 1 / (1 + exp(−x/s))``, with σ⁺ = σ up to 0 and its tangent ``½ + x/(4s)`` beyond.
 
     σ is convex up to 0 and concave beyond, so both σ⁺ and σ⁻ = σ⁺ − σ are convex and non-decreasing: linear
-    scorers need no ρ-shift, unlike in the paper's Example sigmoidsurrogate_pdp.
+    scorers need no ρ-shift, unlike in the paper's Example D.4.
     """
 
     terms: ClassVar[Terms] = staticmethod(_sigmoid_terms)

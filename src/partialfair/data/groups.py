@@ -65,6 +65,22 @@ class Groups:
         present = np.bincount(codes[codes >= 0], minlength=len(self.labels)) > 0
         return Groups(codes, self.labels).only(present)
 
+    def check(
+        self,
+        n_rows: int | None = None,
+        *,
+        rows_of: str = "scores",
+        missing: Literal["error", "ignore"] = "error",
+        advice: str = "",
+    ) -> Groups:
+        """Return these groups unless they are not groups of that many rows; see `encode_groups`."""
+        if self.codes.size and not -1 <= self.codes.min() <= self.codes.max() < len(self.labels):
+            raise InputError("Groups has codes that are not positions of its labels")
+        _check_lengths({self.codes.size}, n_rows, rows_of)
+        if missing == "error":
+            _refuse_missing(self.codes, "sensitive_features", advice)
+        return self
+
     def only(self, chosen: npt.NDArray[np.bool_]) -> Groups:
         """Return the same rows with some of the groups; the others' rows have none."""
         labels = tuple(self.labels[k] for k in np.flatnonzero(chosen))
@@ -148,7 +164,8 @@ def encode_groups(
     ----------
     sensitive_features
         One column (list, numpy, pandas, polars or Arrow; strings, categories, booleans or numbers) or several
-        (a frame, a mapping of columns or a 2-D array); or `Groups`, which are checked like the rest.
+        (a frame, a mapping of columns or a 2-D array); or `Groups`, which are checked and returned as they
+        are.
     n_rows
         How many rows there must be.
     rows_of
@@ -161,27 +178,21 @@ def encode_groups(
         How many groups there may be. `Groups` were counted when they were made.
     """
     if isinstance(sensitive_features, Groups):
-        codes, labels = sensitive_features.codes, sensitive_features.labels
-        if codes.size and not -1 <= codes.min() <= codes.max() < len(labels):
-            raise InputError("Groups has codes that are not positions of its labels")
-        names, encoded = ["sensitive_features"], [(codes, labels)]
-    else:
-        columns = _columns(sensitive_features)
-        names = [name for name, _ in columns]
-        encoded = [_encode_column(column, name) for name, column in columns]
-    lengths = {codes.size for codes, _ in encoded}
-    if len(lengths) > 1 or (n_rows is not None and lengths != {n_rows}):
-        found = " and ".join(str(length) for length in sorted(lengths))
-        expected = f"but there are {n_rows} {rows_of}" if n_rows is not None else "in different columns"
-        raise InputError(f"sensitive_features has {found} rows, {expected}")
+        return sensitive_features.check(n_rows, rows_of=rows_of, missing=missing, advice=advice)
+    columns = _columns(sensitive_features)
+    encoded = [_encode_column(column, name) for name, column in columns]
+    _check_lengths({codes.size for codes, _ in encoded}, n_rows, rows_of)
     if missing == "error":
-        for name, (codes, _) in zip(names, encoded, strict=True):
-            if codes.size and codes.min() < 0:
-                rows = np.flatnonzero(codes < 0)
-                raise InputError(f"{name} has {rows.size} missing values, the first in row {rows[0]}{advice}")
-    if isinstance(sensitive_features, Groups):
-        return sensitive_features
-    return _intersect(encoded, names, max_groups)
+        for (codes, _), (name, _) in zip(encoded, columns, strict=True):
+            _refuse_missing(codes, name, advice)
+    return _intersect(encoded, [name for name, _ in columns], max_groups)
+
+
+def _check_lengths(lengths: set[int], n_rows: int | None, rows_of: str) -> None:
+    if len(lengths) > 1 or (n_rows is not None and lengths != {n_rows}):
+        given = " and ".join(str(length) for length in sorted(lengths))
+        expected = f"but there are {n_rows} {rows_of}" if n_rows is not None else "in different columns"
+        raise InputError(f"sensitive_features has {given} rows, {expected}")
 
 
 def _columns(features: ArrayLike) -> list[tuple[str, ArrayLike]]:
@@ -308,3 +319,9 @@ def _refuse_many(n_groups: int, names: list[str], max_groups: int) -> None:
             f"{' × '.join(names)} has {n_groups:,} groups, more than {max_groups:,}; if it is a number or an "
             "identifier, bin it or use another column (fairness_report reports on more with max_groups)"
         )
+
+
+def _refuse_missing(codes: Ints, name: str, advice: str) -> None:
+    if codes.size and codes.min() < 0:
+        rows = np.flatnonzero(codes < 0)
+        raise InputError(f"{name} has {rows.size} missing values, the first in row {rows[0]}{advice}")

@@ -12,8 +12,9 @@ from sklearn.base import is_regressor
 from partialfair.data.samples import Samples
 from partialfair.estimators.certified_choice import certified_places, lowest_of_all, rows_needed, start_places
 from partialfair.estimators.path_fits import PathPoint
+from partialfair.metrics.catalogue import report_metrics
 from partialfair.metrics.report import FairnessReport, ReportRow, fairness_report
-from partialfair.training.named_constraints import setting_of
+from partialfair.training.named_constraints import record_of, setting_of
 from partialfair.utils.typing import SmallGroups
 
 __all__ = ["Certification", "best_of", "judging_of", "report_on", "training_order"]
@@ -32,7 +33,7 @@ def judging_of(
     labelled = not is_regressor(point.model)
     # Intervals by group may name groups that no validation row has.
     constraint = point.constraint.among(rows.groups.labels)
-    setting = setting_of(constraint)
+    setting, record = setting_of(constraint), record_of(constraint)
     return rows.y if labelled else None, {
         "sensitive_features": rows.groups,
         "interval": constraint.interval,
@@ -47,6 +48,7 @@ def judging_of(
         "higher_is_better": point.model.higher_is_better,
         "min_group_size": min_group_size,
         "small_groups": small_groups,
+        "metrics": report_metrics(*([] if record is None else [record.metric])),
         "missing_groups": "ignore",  # such rows, where a model may have any, count in the score only
     }
 

@@ -13,7 +13,7 @@ from partialfair.data.groups import group_name
 from partialfair.data.samples import Samples
 from partialfair.estimators.inputs import in_columns_of
 from partialfair.exceptions import InputError
-from partialfair.metrics.catalogue import check_judgeable
+from partialfair.metrics.evaluation import check_comparable
 from partialfair.training.placing import Automatic
 from partialfair.utils.checks import check_choice, check_count, finite_vector, refuse_lazy, shown
 from partialfair.utils.typing import SmallGroups
@@ -111,7 +111,7 @@ def check_judged(
     labels = None if is_regressor(estimator) else held_out.y == np.unique(train.y)[-1]
     groups = held_out.groups
     try:
-        check_judgeable(
+        check_comparable(
             groups,
             constraint.among(groups.labels).interval,
             metric=metric,

@@ -1,26 +1,26 @@
-"""The referee: exact partial-fairness metrics of any model's scores.
+"""Measure partial fairness exactly, from the scores of any model.
 
 Called like scikit-learn's and fairlearn's metrics, ``metric(y_true, y_score, *, sensitive_features, ...)``.
 Intervals count from the top, or from the lowest score with ``higher_is_better=False``: ``(0.05, 0.30)`` holds
 ranks 5–30 %, score percentiles 70–95, or 5–30.
 """
 
-from partialfair.metrics.band import band_changes, band_membership
 from partialfair.metrics.calibration import CalibrationByGroup, GroupCalibration, calibration_by_group
 from partialfair.metrics.choice import IntervalChoice, choose_interval
-from partialfair.metrics.curve import RankCurve, rank_curve
-from partialfair.metrics.map import IntervalGap, UnfairnessMap, unfairness_map
+from partialfair.metrics.evaluation import GroupSummary, SmallGroup
+from partialfair.metrics.map import IntervalGap, RankCurve, UnfairnessMap, rank_curve, unfairness_map
+from partialfair.metrics.membership import band_changes, band_membership
 from partialfair.metrics.paired import GapComparison, GapDifference, compare_gaps
 from partialfair.metrics.partial import (
+    inter_group_pairwise_difference,
+    intra_group_pairwise_difference,
     partial_demographic_parity_difference,
     partial_equal_opportunity_difference,
     partial_equalized_odds_difference,
     partial_group_auc_difference,
     partial_statistical_parity_difference,
 )
-from partialfair.metrics.ranking import inter_group_pairwise_difference, intra_group_pairwise_difference
 from partialfair.metrics.report import FairnessReport, ReportRow, fairness_report
-from partialfair.metrics.small_groups import GroupSummary, SmallGroup
 
 __all__ = [
     "CalibrationByGroup",

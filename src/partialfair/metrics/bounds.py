@@ -1,17 +1,17 @@
-"""Confidence bounds for gaps, which are maxima of absolute differences.
+"""Bound gaps with confidence: they are maxima of absolute differences.
 
 A percentile bootstrap of a maximum is wrong: resampling adds noise, noise widens a maximum, and at a true gap
 of 0 the interval never reaches 0. Instead write the gap as ``max_j |d_j|`` over pairs of groups and
 thresholds, and bootstrap the *fluctuation* ``d*_j − d_j`` of all differences together. The two sides of a
 maximum are different questions. Gaps at one threshold need no bootstrap: see
-`partialfair.metrics._proportions`.
+`partialfair.metrics.proportions`.
 
-**At least.** "Some difference is larger than L" is a choice among all j, which must be allowed for:
+**At least.** "Some difference is larger than L" is a choice among all j, which must be corrected for:
 
-1. measure the fluctuation of each pair p of groups in units of its own size s_p, so that a small group blurs
-   only the pairs it is in; with probability 1 − δ' no ``d_j`` is off by more than ``c' s_p``, so the true
-   maximum is at least ``L = max_p (max_{j∈p} |d_j| − c' s_p)`` and sits among the candidates
-   ``J = {j : |d_j| + c' s_p ≥ L}``; where ``|d_j| > c' s_p`` the sign of d_j is known;
+1. measure the fluctuation of each pair p of groups in units of its own size s_p, so that a small group widens
+   the bounds of its own pairs only; with probability 1 − δ' no ``d_j`` is off by more than ``c' s_p``, so the
+   true maximum is at least ``L = max_p (max_{j∈p} |d_j| − c' s_p)`` and sits among the candidates ``J = {j :
+   |d_j| + c' s_p ≥ L}``; where ``|d_j| > c' s_p`` the sign of d_j is known;
 2. let c be the quantile of ``max_{j∈J} ±(d*_j − d_j) / s_p``, with that sign, or with both where it is not
    known; the bound is the largest ``|d_j| − c s_p`` over the candidates. Draws may be skewed, as those of a
    share near 1 are, whose errors are then skewed the other way: c is the larger of the quantiles of either
@@ -36,29 +36,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
 
-from partialfair.metrics._draw_kernels import undominated, widest_deviations
+from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats, Ints
 
-__all__ = [
-    "Differences",
-    "Fluctuation",
-    "PairFluctuations",
-    "Places",
-    "fluctuation",
-    "joined_differences",
-]
-
+# Fraction of the error probability of one side that step 1 spends on finding the candidates.
 CANDIDATE_SHARE = 0.1
-"""Share of the error probability of one side that step 1 spends on finding the candidates."""
 
 _BLOCK_BYTES = 4 << 20  # differences that are held at once: as much as stays near the processor
 _TINY = 1e-12
+# Error probability at which Student's quantile is compared with the normal one.
 _USUAL_ERROR = 0.05
-"""Error probability at which Student's quantile is compared with the normal one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +85,7 @@ class Differences:
             yield some, starts, block[: starts[-1]]
 
 
-def joined_differences(families: Sequence[Differences]) -> Differences:
+def join_differences(families: Sequence[Differences]) -> Differences:
     """Return the differences of several families as those of one: its pairs are all of theirs in a row."""
     ends = np.cumsum([0, *(len(family.pairs) for family in families)])
 
@@ -107,20 +99,18 @@ def joined_differences(families: Sequence[Differences]) -> Differences:
                 last = int(starts[-1][-1])
         return np.concatenate(starts)
 
-    return Differences(
-        np.concatenate([family.pairs for family in families]),
-        np.concatenate([family.n_most for family in families]),
-        fill,
-        families[0].n_columns,
+    pairs, n_most = (
+        np.concatenate(parts) for parts in zip(*((f.pairs, f.n_most) for f in families), strict=True)
     )
+    return Differences(pairs, n_most, fill, families[0].n_columns)
 
 
 @dataclass(frozen=True, eq=False)
 class PairFluctuations:
-    """Gaps of pairs of groups on the cells, the sizes of their fluctuations, and their smaller samples.
+    """Gaps of pairs of groups on the cells, the sizes s_p of their fluctuations, and their smaller samples.
 
-    ``widest`` is how far two people can be apart: 1 for gaps that are shares. ``around_half`` says that gaps
-    are distances of a chance from ½.
+    ``widest`` is how different two rows can be: 1 for gaps that are proportions. ``around_half`` says that
+    gaps are distances of a chance from ½.
     """
 
     gap: Floats
@@ -149,14 +139,14 @@ class PairFluctuations:
         return np.asarray(special.stdtrit(np.maximum(self.n_smallest - 1, 1), 1 - error))
 
     def unseen(self, error: float) -> Floats:
-        """How far each gap may be off because nobody in the sample would have shown it."""
+        """How far each gap may be off because no row of the sample would have shown it."""
         return np.asarray(self.widest * (1 - error ** (1 / self.n_smallest)))
 
     def radius(self, c: float, error: float) -> Floats:
         """How far each gap may be off."""
         return np.maximum(c * self.unit, self.unseen(error))
 
-    def moved(self, gaps: Floats, radius: Floats, of_pair: Ints | None = None) -> Floats:
+    def shift(self, gaps: Floats, radius: Floats, of_pair: Ints | None = None) -> Floats:
         """Return gaps that are off by a radius, upwards or (where it is negative) downwards.
 
         A chance near 0 or 1 fluctuates little, and towards ½ only: chances move on the scale of their logit.
@@ -167,7 +157,7 @@ class PairFluctuations:
         return np.asarray(special.expit(special.logit(chance) + radius * slope) - 0.5)
 
     def distance(self, gaps: Floats, lower: float) -> Floats:
-        """Return the radius by which gaps are above a lower value; the inverse of `moved`."""
+        """Return the radius by which gaps are above a lower value; the inverse of `shift`."""
         if not self.around_half:
             return np.asarray(gaps - lower)
         chance, slope = self._logit_scale(gaps, None)
@@ -187,8 +177,7 @@ class PairFluctuations:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Places:
+class Places(NamedTuple):
     """Differences one by one: ``|d_j|``, the standard deviation σ_j of its draws, and its pair.
 
     Those that cannot be the largest ``|d_j| + t σ_j``, whatever t ≥ 0, may be left out.
@@ -214,7 +203,7 @@ class Fluctuation:
         All differences that matter to the upper bound.
     candidates
         Positions of the pairs with candidates for the widest difference.
-    least, sure : (p,)
+    least, known : (p,)
         Of each pair: the ``|d_j|`` from which on j is a candidate, and that above which d_j's sign is known.
     draws : (2, B)
         ``max_{j∈J} ±(d*_j − d_j) / s_p``, away from 0 and towards it, sorted.
@@ -230,50 +219,50 @@ class Fluctuation:
     places: Places
     candidates: Ints
     least: Floats
-    sure: Floats
+    known: Floats
     draws: Floats
     everywhere: Floats
     error: float
 
     @property
     def gap(self) -> float:
-        """Widest gap on the cells; the exact one differs by what a cell blurs."""
+        """Largest gap on the cells, which differs a little from the exact one."""
         return float(self.pairs.gap.max())
 
     def below(self, error: float) -> float:
         """How far the truth may lie below the gap, but with that probability."""
-        left = error - self.spent
+        left = error - self.spent  # step 2 has what step 1 left
         c = float(np.quantile(self.draws, 1 - left, axis=1, method="higher").max())
         pairs = self.pairs.only(self.candidates)
-        return self.gap - float(pairs.moved(pairs.gap, -pairs.radius(c, left)).max())
+        return self.gap - float(pairs.shift(pairs.gap, -pairs.radius(c, left)).max())
 
     def above(self, error: float) -> float:
         """How far the truth may lie above the gap, but with that probability."""
         return float(self.upper_ends(error).max()) - self.gap
 
     def upper_ends(self, error: float) -> Floats:
-        """Return ``max_j (|d_j| + t σ_j)`` of each pair, with at least what nobody would have shown."""
+        """Return ``max_j (|d_j| + t σ_j)`` of each pair, with at least what no row may have shown."""
         pair, pairs = self.places.pair, self.pairs
         times = pairs.quantile(error) * pairs.small_sample
         radius = np.maximum(times[pair] * self.places.deviation, pairs.unseen(error)[pair])
         ends = np.zeros(pairs.gap.size)
-        np.maximum.at(ends, pair, pairs.moved(self.places.size, radius, pair))
+        np.maximum.at(ends, pair, pairs.shift(self.places.size, radius, pair))
         return ends
 
     def pair_ends(self) -> tuple[Ints, Floats, Floats, Floats]:
         """Return positions, gap, and interval of every row of a pair, each as if it were the only one."""
-        lows = self.pairs.moved(self.pairs.gap, -self.own)
+        lows = self.pairs.shift(self.pairs.gap, -self.own)
         return self.positions, self.pairs.gap, lows, self.upper_ends(self.error / 2)
 
     def radius_everywhere(self, error: float) -> Floats:
-        """How far the gaps of all pairs may be off at once, but with that probability."""
+        """How far the gaps of all pairs may be off simultaneously, but with that probability."""
         return self.pairs.radius(float(np.quantile(self.everywhere, 1 - error, method="higher")), error)
 
     def p_value(self, excess: float) -> float:
         """Chance of a gap that exceeds the truth by ``excess``: small values speak for a true excess.
 
-        It includes what finding the candidates may cost, and the chance that nobody who would have shown
-        otherwise was seen; so it is at most δ just where the lower bound at that δ excludes the truth.
+        It includes the error spent on finding the candidates, and the chance that no row that would have
+        shown otherwise was seen; so it is at most δ just where the lower bound at that δ excludes the truth.
         """
         pairs = self.pairs.only(self.candidates)
         excesses = pairs.distance(pairs.gap, self.gap - excess)
@@ -287,11 +276,11 @@ class Fluctuation:
 
     @property
     def spent(self) -> float:
-        """What finding the candidates may cost."""
+        """The error probability that finding the candidates may use."""
         return CANDIDATE_SHARE * self.error / 2
 
 
-def fluctuation(
+def bound_fluctuation(
     differences: Differences,
     confidence: float,
     n_members: Sequence[float],
@@ -310,7 +299,8 @@ def fluctuation(
     n_members
         Effective members of each group that the metric compares.
     widest_difference
-        How far two people can be apart: 1 where d_j are shares, the span of the scores where they are means.
+        How different two rows can be: 1 where d_j are proportions, the span of the scores where they are
+        means.
     around_half
         Whether d_j are distances of a chance from ½.
     """
@@ -322,30 +312,30 @@ def fluctuation(
     widest = np.zeros(differences.n_columns - 1)
     places: list[Places] = []
     no_sign = np.full(n_pairs, np.inf)
+    # Step 1: sizes of the fluctuations, and how far all pairs may be off simultaneously.
     for some, starts, block in differences.blocks(np.arange(n_pairs)):
-        gap[some], (deviations, _) = widest_deviations(block, starts, np.zeros(some.size), no_sign[some])
+        gap[some], (deviations, _) = _widest_deviations(block, starts, np.zeros(some.size), no_sign[some])
         scale[some] = np.maximum(np.median(deviations, axis=1), _TINY * widest_difference)
         own[some] = np.quantile(deviations, 1 - error / n_rows_of_pair, axis=1, method="higher")
         widest = np.maximum(widest, (deviations / scale[some, None]).max(axis=0))
-        size, deviation, pair = undominated(block, starts)
+        size, deviation, pair = _undominated(block, starts)
         places.append(Places(size, deviation, some[pair]))
     n_smallest = np.maximum(np.asarray(n_members, dtype=np.float64)[differences.pairs].min(axis=1), 1.0)
     pairs = PairFluctuations(gap, scale, n_smallest, widest_difference, around_half)
     spent = CANDIDATE_SHARE * error / 2
     radius = pairs.radius(float(np.quantile(widest, 1 - spent)), spent)
     least = (gap - radius).max() - radius  # a candidate's |d_j| is at least this
-    joined = Places(*(np.concatenate(parts) for parts in zip(*map(_fields, places), strict=True)))
+    # Step 2: draws of the candidates alone. Beyond the radius the sign of d_j is known.
     candidates = np.flatnonzero(gap >= least)
     draws = np.zeros((2, widest.size))
     for some, starts, block in differences.blocks(candidates):
-        _, deviations = widest_deviations(block, starts, least[some], radius[some])
+        _, deviations = _widest_deviations(block, starts, least[some], radius[some])
         draws = np.maximum(draws, (deviations / scale[some, None]).max(axis=1))
-    own = np.maximum(own * pairs.small_sample * pairs.student, pairs.unseen(error / n_rows_of_pair))
     return Fluctuation(
         pairs,
         differences.pairs,
-        own,
-        joined,
+        np.maximum(own * pairs.small_sample * pairs.student, pairs.unseen(error / n_rows_of_pair)),
+        Places(*map(np.concatenate, zip(*places, strict=True))),
         candidates,
         least,
         radius,
@@ -355,5 +345,60 @@ def fluctuation(
     )
 
 
-def _fields(places: Places) -> tuple[Floats, Floats, Ints]:
-    return places.size, places.deviation, places.pair
+@njit(cache=True)
+def _widest_deviations(block: Floats, starts: Ints, least: Floats, known: Floats) -> tuple[Floats, Floats]:
+    """For each pair ``max_j |d_j|``, and the widest deviations of each draw over j with ``|d_j| ≥ least``.
+
+    Deviations are ``|d*_j − d_j|``, and where ``|d_j| > known`` those away from 0, and those towards it, by
+    themselves: (2, n_pairs, n_draws).
+    """
+    n_pairs, n_draws = starts.size - 1, block.shape[1] - 1
+    gaps, deviations = np.zeros(n_pairs), np.zeros((2, n_pairs, n_draws))
+    for pair in range(n_pairs):
+        away, towards = deviations[0, pair], deviations[1, pair]
+        for row in range(starts[pair], starts[pair + 1]):
+            data = block[row, 0]
+            draws = block[row, 1:]
+            gaps[pair] = max(gaps[pair], abs(data))
+            if abs(data) < least[pair]:
+                continue
+            if abs(data) > known[pair]:
+                sign = 1.0 if data > 0 else -1.0
+                for b in range(n_draws):
+                    away[b] = max(away[b], sign * (draws[b] - data))
+                    towards[b] = max(towards[b], sign * (data - draws[b]))
+            else:
+                for b in range(n_draws):
+                    away[b] = max(away[b], abs(draws[b] - data))
+                    towards[b] = max(towards[b], abs(draws[b] - data))
+    return gaps, deviations
+
+
+@njit(cache=True)
+def _undominated(block: Floats, starts: Ints) -> tuple[Floats, Floats, Ints]:
+    """Return ``|d_j|``, the root mean square of ``d*_j − d_j``, and the pair, of rows that may matter.
+
+    A row does not matter if the pair's widest one has draws that deviate as much.
+    """
+    sizes, deviations = np.empty(block.shape[0]), np.empty(block.shape[0])
+    pairs, n_left = np.empty(block.shape[0], dtype=np.int64), 0
+    for pair in range(starts.size - 1):
+        first = n_left
+        for row in range(starts[pair], starts[pair + 1]):
+            data, squares = block[row, 0], 0.0
+            for b in range(1, block.shape[1]):
+                squares += (block[row, b] - data) ** 2
+            sizes[n_left], pairs[n_left] = abs(data), pair
+            deviations[n_left] = np.sqrt(squares / (block.shape[1] - 1))
+            n_left += 1
+        if n_left == first:
+            continue
+        widest = first + np.argmax(sizes[first:n_left])
+        sizes[first], sizes[widest] = sizes[widest], sizes[first]
+        deviations[first], deviations[widest] = deviations[widest], deviations[first]
+        last, n_left = n_left, first + 1
+        for at in range(first + 1, last):
+            if deviations[at] > deviations[first]:
+                sizes[n_left], deviations[n_left], pairs[n_left] = sizes[at], deviations[at], pair
+                n_left += 1
+    return sizes[:n_left], deviations[:n_left], pairs[:n_left]

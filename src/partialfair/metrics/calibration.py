@@ -9,14 +9,12 @@ import numpy as np
 
 from partialfair.data.groups import group_name
 from partialfair.exceptions import InputError
-from partialfair.metrics.inputs import encoded_groups, positives
+from partialfair.metrics.inputs import positives, read_groups
 from partialfair.utils.checks import check_count, check_weights, finite_vector
 from partialfair.utils.typing import ArrayLike, Floats, GroupLabel, MissingGroups
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = ["CalibrationByGroup", "GroupCalibration", "calibration_by_group"]
 
 
 @dataclass(frozen=True)
@@ -140,7 +138,7 @@ def calibration_by_group(
     if scores.size == 0:
         raise InputError("y_score is empty")
     weights = np.ones(scores.size) if sample_weight is None else check_weights(sample_weight, scores.size)
-    encoded = encoded_groups(sensitive_features, scores.size, missing_groups)
+    encoded = read_groups(sensitive_features, scores.size, missing_groups)
     counted = (encoded.codes >= 0) & (weights > 0)
     scores, positive, weights = scores[counted], positive[counted], weights[counted]
     groups = encoded.take(counted)
@@ -160,20 +158,13 @@ def calibration_by_group(
         means, rates = score_sums / in_bin, positive_sums / in_bin
         pooled = positive_sums.sum(axis=0) / in_bin.sum(axis=0)
     totals = in_bin.sum(axis=1)
-    are_probabilities = scores.min() >= 0 and scores.max() <= 1
     errors = np.abs(positive_sums - score_sums).sum(axis=1) / totals
     biases = (score_sums - positive_sums).sum(axis=1) / totals
     away = np.nansum(in_bin * np.abs(rates - pooled), axis=1) / totals
-    lines = tuple(
-        GroupCalibration(label, error, bias, difference)
-        for label, error, bias, difference in zip(
-            groups.labels,
-            (errors if are_probabilities else np.full(totals.size, np.nan)).tolist(),
-            (biases if are_probabilities else np.full(totals.size, np.nan)).tolist(),
-            away.tolist(),
-            strict=True,
-        )
-    )
+    if scores.min() < 0 or scores.max() > 1:  # not probabilities
+        errors, biases = np.full((2, totals.size), np.nan)
+    columns = (groups.labels, errors.tolist(), biases.tolist(), away.tolist())
+    lines = tuple(GroupCalibration(*line) for line in zip(*columns, strict=True))
     return CalibrationByGroup(lines, edges, in_bin / totals[:, None], means, rates)
 
 

@@ -1,4 +1,4 @@
-"""Where to ask for fairness: the interval around the decision rate that is most unfair (App. B)."""
+"""Choose an interval: of those that contain the decision rate, the one with the largest gap (Appendix B)."""
 
 from __future__ import annotations
 
@@ -11,27 +11,24 @@ import numpy as np
 from partialfair.data.intervals import as_interval_set
 from partialfair.exceptions import InputError
 from partialfair.metrics import differences
-from partialfair.metrics.bounds import fluctuation, joined_differences
-from partialfair.metrics.inputs import ScoredGroups, ranked_threshold, scored_groups
+from partialfair.metrics.bounds import bound_fluctuation, join_differences
+from partialfair.metrics.inputs import ScoredGroups, Setting, ranked_threshold, scored_groups
 from partialfair.metrics.partial import statistical_parity_gap
 from partialfair.metrics.resampling import resample
-from partialfair.metrics.small_groups import members_inside
 from partialfair.utils.checks import check_fraction, check_number, random_generator
 from partialfair.utils.typing import ArrayLike, Floats, MissingGroups
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["IntervalChoice", "choose_interval"]
-
 _TIE = 1e-9
+# Resamples that lie outside an interval, at any confidence: what its ends are read from.
 _RESAMPLES_BEYOND = 20
-"""Resamples that lie outside an interval, at any confidence: what its ends are read from."""
 
 
 @dataclass(frozen=True, eq=False)
 class IntervalChoice:
-    """The chosen interval and the positions it was compared with.
+    """The chosen interval, and the positions that it was compared with.
 
     Attributes
     ----------
@@ -83,10 +80,10 @@ def choose_interval(
 ) -> IntervalChoice:
     """Choose the position, of one width, that contains the decision rate and has the widest gap.
 
-    App. B recommends an interval that covers the rate p of positive decisions and shows the most unfairness.
-    Comparing intervals of different widths is degenerate (narrow ones win on the interval scale, wide ones on
-    the absolute scale), so the width is fixed. Equal gaps are told apart by the lower confidence bound, then
-    by how near the middle is to p.
+    Appendix B recommends an interval that covers the rate p of positive decisions and shows the most
+    unfairness. Comparing intervals of different widths is degenerate (short ones win on the interval scale,
+    long ones on the absolute scale), so the width is fixed. Of equal gaps the one with the highest lower
+    confidence bound is chosen, then the one whose middle is nearest to p.
 
     Parameters
     ----------
@@ -113,31 +110,33 @@ def choose_interval(
     scored = scored_groups(
         y_score,
         sensitive_features,
-        sample_weight=sample_weight,
-        clusters=clusters,
-        higher_is_better=higher_is_better,
-        missing_groups=missing_groups,
+        (0.0, 1.0),
+        sample_weight,
+        None,
+        higher_is_better,
+        missing_groups,
+        clusters,
     )
     rate = _positive_rate(scored, positive_rate, threshold)
-    starts = _positions(rate, width)
+    # Whole percents at which an interval of that width starts and contains the rate.
+    first, last = max(0.0, rate - width), min(rate, 1.0 - width)
+    percents = np.arange(np.ceil(100 * first - _TIE), np.floor(100 * last + _TIE) + 1)
+    starts = np.abs(percents) / 100 if percents.size else np.array([first])  # never −0
     ends = np.round(starts + width, 12)
     moved = [
         scored.on(as_interval_set(ends_of)) for ends_of in zip(starts.tolist(), ends.tolist(), strict=True)
     ]
-    gaps = np.array([statistical_parity_gap(candidate, "interval").value for candidate in moved])
+    gaps = np.array([statistical_parity_gap(candidate, Setting()).value for candidate in moved])
     radius = _radius_of_all(moved, confidence, draws)
     tied = np.flatnonzero(gaps >= gaps.max() - _TIE).tolist()
-    # The surer lower bound first, then the middle that is nearer to the rate.
+    # The higher lower bound first, then the middle that is nearer to the rate.
     chosen = min(tied, key=lambda p: (radius[p], abs((starts[p] + ends[p]) / 2 - rate)))
     gap = float(gaps[chosen])
+    off = float(radius[chosen])
+    interval = (float(starts[chosen]), float(ends[chosen]))
+    candidates = pd.DataFrame({"low": starts, "high": ends, "gap": gaps})
     return IntervalChoice(
-        interval=(float(starts[chosen]), float(ends[chosen])),
-        gap=gap,
-        low=max(0.0, gap - float(radius[chosen])),
-        high=min(1.0, gap + float(radius[chosen])),
-        confidence=confidence,
-        positive_rate=rate,
-        candidates=pd.DataFrame({"low": starts, "high": ends, "gap": gaps}),
+        interval, gap, max(0.0, gap - off), min(1.0, gap + off), confidence, rate, candidates
     )
 
 
@@ -154,23 +153,15 @@ def _positive_rate(scored: ScoredGroups, positive_rate: float | None, threshold:
     return float(np.average([float(group.rank(theta)) for group in scored], weights=weight))
 
 
-def _positions(rate: float, width: float) -> Floats:
-    """Whole percents at which an interval of that width starts and contains the rate."""
-    first, last = max(0.0, rate - width), min(rate, 1.0 - width)
-    percents = np.arange(np.ceil(100 * first - _TIE), np.floor(100 * last + _TIE) + 1)
-    return np.abs(percents) / 100 if percents.size else np.array([first])  # never −0
-
-
 def _radius_of_all(moved: Sequence[ScoredGroups], confidence: float, rng: np.random.Generator) -> Floats:
-    """How far the gaps at all positions may be off at once: then the one that is chosen is not, either."""
+    """How far the gaps at all positions may be off simultaneously: so far at most is the chosen one off."""
     first, last = moved[0].groups[0].interval.parts[0], moved[-1].groups[0].interval.parts[0]
     everywhere = moved[0].on(as_interval_set((first[0], last[1])))
     n_resamples = int(np.ceil(_RESAMPLES_BEYOND / (1 - confidence) - _TIE))
     drawn = resample(everywhere, threshold=None, n_resamples=n_resamples, rng=rng)
-    setting = differences.Setting()
-    families = [differences.statistical_parity(replace(drawn, scored=scored), setting) for scored in moved]
-    n_members = [members_inside(group) for group in moved[0]]  # of any position: all are as wide
-    spread = fluctuation(joined_differences(families), confidence, n_members)
+    families = [differences.statistical_parity(replace(drawn, scored=scored), Setting()) for scored in moved]
+    n_members = [group.n_inside for group in moved[0]]  # of any position: all are as wide
+    spread = bound_fluctuation(join_differences(families), confidence, n_members)
     # Each side may miss with half of the probability: at a true gap of 0 only the lower end can.
     of_pairs = spread.radius_everywhere(spread.error / 2).reshape(len(moved), -1)
     gaps = spread.pairs.gap.reshape(len(moved), -1)

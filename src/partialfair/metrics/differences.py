@@ -1,4 +1,4 @@
-"""Each metric as a family of signed differences, evaluated on data and draws alike.
+"""Write each metric as a family of signed differences, evaluated on data and draws in the same way.
 
 A metric's gap is ``max_j |d_j|``; these functions return the d_j for the columns of a `Resamples`. They
 mirror `partialfair.metrics.partial` on cells of scores instead of single scores, and serve only the
@@ -14,73 +14,40 @@ statistical parity is bootstrapped by rank, over other differences than its metr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise, permutations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from partialfair.metrics import _draw_kernels
 from partialfair.metrics.bounds import Differences
+from partialfair.metrics.inputs import Setting
 from partialfair.metrics.resampling import Resamples
-from partialfair.utils.typing import Floats, GapScale, Ints, RankWithin
+from partialfair.utils.compiled import njit
+from partialfair.utils.typing import Floats, Ints
 
-__all__ = [
-    "Setting",
-    "demographic_parity",
-    "equal_opportunity",
-    "equalized_odds",
-    "group_auc",
-    "group_differences",
-    "inter_group",
-    "intra_group",
-    "n_cells_above",
-    "share_differences",
-    "statistical_parity",
-]
-
+# Ranks inside the interval at which the absolute gap is followed, for up to ten groups; and the fewest for
+# many groups, of which there are more pairs.
 N_RANKS = 201
-"""Ranks inside the interval at which the absolute gap is followed, for up to ten groups."""
-
 FEWEST_RANKS = 21
-"""The same for many groups, of which there are more pairs."""
 
 
-class _Slopes(NamedTuple):
-    """How far slopes go on beyond the ends of an interval; see `Resamples.passed_linearised`."""
-
-    beyond: float
-    fading: float
-
-
-_OF_A_MEAN = _Slopes(beyond=0.0, fading=0.5)
-"""To a mean over an interval its ends matter less than to a difference at one threshold: with slopes that go
-on beyond them its standard deviation would be up to twice what it is."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What metrics need to know besides scores and groups."""
-
-    gap_scale: GapScale = "interval"
-    threshold: float | None = None
-    rank_within: RankWithin = "group"
+# How far slopes go on beyond the ends of an interval (`Resamples.passed_linearised`) for a mean over it. To a
+# mean its ends matter less than to a difference at one threshold: with slopes that go on as far as there, its
+# standard deviation would be up to twice what it is.
+_OF_A_MEAN: dict[str, Any] = {"beyond": 0.0, "fading": 0.5}
 
 
 def statistical_parity(resamples: Resamples, setting: Setting) -> Differences:
     """Differences of conditional distributions at thresholds, or of ranks at ranks in the interval."""
     if setting.gap_scale == "absolute":
         return _rank_differences(resamples)
-    curves = _Curves.of(resamples, resamples.passed_linearised)
+    curves = stack_curves(resamples, resamples.passed_linearised)
     pairs = np.array(list(resamples.scored.pairs()))
     n_cells = np.diff(curves.offsets) - 1
 
     def fill(chosen: Ints, block: Floats) -> Ints:
-        starts: Ints = _draw_kernels.curve_differences(
-            pairs[chosen], curves.offsets, curves.cells, curves.values, block
-        )
-        return starts
+        return _fill_curves(pairs[chosen], *curves, block)
 
     return Differences(pairs, n_cells[pairs].sum(axis=1), fill, resamples.n_columns)
 
@@ -96,121 +63,111 @@ def _rank_differences(resamples: Resamples) -> Differences:
     n_ranks = int(np.clip(90 * N_RANKS // len(pairs), FEWEST_RANKS, N_RANKS))  # ten groups have 90 pairs
     parts = resamples.scored.groups[0].interval.parts
     grid = np.concatenate([np.linspace(low, high, n_ranks) for low, high in parts])
-    curves = _Curves.of(resamples, resamples.ranks)
-    reached, depth = _draw_kernels.rank_positions(
-        curves.offsets, curves.cells, curves.values, grid, last_cell
-    )
+    offsets, cells, ranks = stack_curves(resamples, resamples.ranks)
+    reached, depth = _rank_positions(offsets, cells, ranks, grid, last_cell)
+    # The row of ``ranks`` that holds F̄ of each group below each cell: that of the last cell it occupies so
+    # far.
     rows_through = np.stack(
         [
             offset + np.searchsorted(draws.cells, np.arange(-1, last_cell + 1), side="right")
-            for offset, draws in zip(curves.offsets[:-1], resamples.draws, strict=True)
+            for offset, draws in zip(offsets[:-1], resamples.draws, strict=True)
         ]
     )
 
     def fill(chosen: Ints, block: Floats) -> Ints:
-        _draw_kernels.rank_differences(
-            pairs[chosen], rows_through, curves.values, grid, reached, depth, block
-        )
+        _fill_ranks(pairs[chosen], rows_through, ranks, grid, reached, depth, block)
         return np.arange(chosen.size + 1) * grid.size
 
     return Differences(pairs, np.full(len(pairs), grid.size), fill, resamples.n_columns)
 
 
 def demographic_parity(resamples: Resamples, setting: Setting) -> Differences:
-    """Differences of selected shares at the one threshold."""
-    return share_differences(
-        resamples, [[_selected(resamples, k, setting) for k in range(len(resamples.scored))]]
-    )
+    """Differences of selected proportions at the one threshold."""
+    return share_differences(resamples, [_selected(resamples, setting, None)])
 
 
 def group_auc(resamples: Resamples, setting: Setting) -> Differences:
     """``Pr(s > s') + ½ Pr(s = s') − ½`` inside the intervals of each pair."""
-    passed = partial(resamples.passed_linearised, **_OF_A_MEAN._asdict())
-    beats = _Beats.of(resamples, passed, passed)
+    passed = partial(resamples.passed_linearised, **_OF_A_MEAN)
+    pairs = np.array(list(resamples.scored.pairs()))
+    add_chances = _chances(resamples, passed, passed)
 
-    def fill(pairs: Ints, block: Floats) -> None:
+    def fill(chosen: Ints, block: Floats) -> None:
         block[:] = -0.5
-        beats.add(pairs, block)
+        add_chances(pairs[chosen], block)
 
-    return _single_differences(resamples, fill)
+    return _single_differences(pairs, resamples.n_columns, fill)
 
 
 def equal_opportunity(resamples: Resamples, setting: Setting) -> Differences:
-    """Differences of selected shares among the interval's positives."""
-    return share_differences(resamples, [_selected_by_label(resamples, setting, True)])
+    """Differences of selected proportions among the interval's positives."""
+    return share_differences(resamples, [_selected(resamples, setting, True)])
 
 
 def equalized_odds(resamples: Resamples, setting: Setting) -> Differences:
-    """Differences of selected shares for both labels."""
-    return share_differences(
-        resamples, [_selected_by_label(resamples, setting, positive) for positive in (True, False)]
-    )
+    """Differences of selected proportions for both labels."""
+    return share_differences(resamples, [_selected(resamples, setting, label) for label in (True, False)])
 
 
 def inter_group(resamples: Resamples, setting: Setting) -> Differences:
     """``A(k⁺, j⁻) − A(j⁺, k⁻)`` for each pair."""
     positives, negatives = (partial(resamples.ranks, positive=label) for label in (True, False))
-    beats = _Beats.of(resamples, positives, negatives)
+    pairs = np.array(list(resamples.scored.pairs()))
+    add_chances = _chances(resamples, positives, negatives)
 
-    def fill(pairs: Ints, block: Floats) -> None:
+    def fill(chosen: Ints, block: Floats) -> None:
         block[:] = 0.0
-        beats.add(pairs[:, ::-1], block)
+        add_chances(pairs[chosen, ::-1], block)
         np.negative(block, out=block)
-        beats.add(pairs, block)
+        add_chances(pairs[chosen], block)
 
-    return _single_differences(resamples, fill)
+    return _single_differences(pairs, resamples.n_columns, fill)
 
 
 def intra_group(resamples: Resamples, setting: Setting) -> Differences:
     """``A(k⁺, k⁻) − A(j⁺, j⁻)`` for each pair."""
-    groups = range(len(resamples.scored))
-    return share_differences(
-        resamples, [[_auc(resamples.ranks(k, True), resamples.ranks(k, False)) for k in groups]]
-    )
-
-
-def _single_differences(resamples: Resamples, fill_pairs: Callable[[Ints, Floats], None]) -> Differences:
-    """One difference for each pair."""
-    pairs = np.array(list(resamples.scored.pairs()))
-
-    def fill(chosen: Ints, block: Floats) -> Ints:
-        fill_pairs(pairs[chosen], block)
-        return np.arange(chosen.size + 1)
-
-    return Differences(pairs, np.ones(len(pairs), dtype=np.int64), fill, resamples.n_columns)
+    aucs = []
+    for k in range(len(resamples.scored)):
+        upper, lower = resamples.ranks(k, True), resamples.ranks(k, False)
+        mass, mass_below = np.diff(upper, axis=0, prepend=0.0), np.diff(lower, axis=0, prepend=0.0)
+        # A positive in a cell beats the negatives of all cells below, and half of those in its own.
+        aucs.append(np.einsum("jb,jb->b", mass, 1.0 - lower + 0.5 * mass_below))
+    return share_differences(resamples, [aucs])
 
 
 def share_differences(resamples: Resamples, kinds: Sequence[Sequence[Floats]]) -> Differences:
-    """Differences ``share_k − share_j`` of every pair, for each kind of share (or of mean)."""
+    """Differences ``value_k − value_j`` of every pair, for each kind of value: proportions, or means."""
+    n_groups = len(resamples.scored)
     pairs = np.array(list(resamples.scored.pairs()))
-    shares = np.array([share for kind in kinds for share in kind])
-    rows = np.concatenate([pairs + kind * len(resamples.scored) for kind in range(len(kinds))])
+    values = np.array([value for kind in kinds for value in kind])
+    rows = np.concatenate([pairs + kind * n_groups for kind in range(len(kinds))])
 
-    def fill(chosen: Ints, block: Floats) -> Ints:
-        _draw_kernels.share_differences(rows[chosen], shares, block)
-        return np.arange(chosen.size + 1)
+    def fill(chosen: Ints, block: Floats) -> None:
+        np.subtract(values[rows[chosen, 0]], values[rows[chosen, 1]], out=block)
 
-    return Differences(
-        rows % len(resamples.scored), np.ones(len(rows), dtype=np.int64), fill, resamples.n_columns
-    )
+    return _single_differences(rows % n_groups, resamples.n_columns, fill)
 
 
 def group_differences(values: Sequence[Floats]) -> Differences:
     """One d for each group by itself, for metrics that compare groups with a number and not with others."""
     groups, of_group = np.arange(len(values)), np.array(values)
 
-    def fill(chosen: Ints, block: Floats) -> Ints:
+    def fill(chosen: Ints, block: Floats) -> None:
         block[:] = of_group[chosen]
+
+    return _single_differences(np.stack([groups, groups], axis=1), of_group.shape[1], fill)
+
+
+def _single_differences(
+    pairs: Ints, n_columns: int, fill_rows: Callable[[Ints, Floats], None]
+) -> Differences:
+    """One difference for each pair."""
+
+    def fill(chosen: Ints, block: Floats) -> Ints:
+        fill_rows(chosen, block[: chosen.size])
         return np.arange(chosen.size + 1)
 
-    return Differences(
-        np.stack([groups, groups], axis=1), np.ones(groups.size, dtype=np.int64), fill, of_group.shape[1]
-    )
-
-
-def _selected_by_label(resamples: Resamples, setting: Setting, positive: bool) -> list[Floats]:
-    select = _selected if setting.rank_within == "group_and_label" else _selected_of_label
-    return [select(resamples, k, setting, positive) for k in range(len(resamples.scored))]
+    return Differences(pairs, np.ones(len(pairs), dtype=np.int64), fill, n_columns)
 
 
 def n_cells_above(resamples: Resamples, k: int, setting: Setting) -> int:
@@ -219,22 +176,30 @@ def n_cells_above(resamples: Resamples, k: int, setting: Setting) -> int:
     return int(np.searchsorted(resamples.draws[k].cells, last, side="right"))
 
 
-def _selected(resamples: Resamples, k: int, setting: Setting, positive: bool | None = None) -> Floats:
-    passed = resamples.passed_linearised(k, positive)
-    n_above = n_cells_above(resamples, k, setting)
-    share = passed[n_above - 1] if n_above else np.zeros(passed.shape[1])
-    return share if setting.gap_scale == "interval" else share * resamples.scored.groups[k].interval.measure
+def _selected(resamples: Resamples, setting: Setting, label: bool | None) -> list[Floats]:
+    """Return the selected proportion of each group's interval, of all members or those with a label."""
+    proportions = []
+    for k, group in enumerate(resamples.scored):
+        if label is not None and setting.rank_within == "group":
+            proportions.append(_selected_of_label(resamples, k, setting, label))
+            continue
+        passed = resamples.passed_linearised(k, label)
+        n_above = n_cells_above(resamples, k, setting)
+        selected = passed[n_above - 1] if n_above else np.zeros(passed.shape[1])
+        scale = group.interval.measure if setting.gap_scale == "absolute" else 1.0
+        proportions.append(selected * scale)
+    return proportions
 
 
 def _selected_of_label(resamples: Resamples, k: int, setting: Setting, positive: bool) -> Floats:
-    """Ranks within the group; a cell's share of the interval is split over labels by their weight in it."""
-    everyone, labelled = resamples.weights(k), resamples.weights(k, positive)
-    fraction = np.divide(labelled, everyone, out=np.zeros_like(everyone), where=everyone > 0)
-    passed = resamples.passed_linearised(k, **_OF_A_MEAN._asdict())
+    """Ranks within the group: a cell's fraction of the interval is split over labels by their weight."""
+    all_weights, labelled = resamples.weights(k), resamples.weights(k, positive)
+    fraction = np.divide(labelled, all_weights, out=np.zeros_like(all_weights), where=all_weights > 0)
+    passed = resamples.passed_linearised(k, **_OF_A_MEAN)
     in_band = np.diff(passed, axis=0, prepend=0.0) * fraction
     selected = in_band[: n_cells_above(resamples, k, setting)].sum(axis=0)
     if setting.gap_scale == "absolute":
-        rate = labelled.sum(axis=0) / everyone.sum(axis=0)
+        rate = labelled.sum(axis=0) / all_weights.sum(axis=0)
         return np.asarray(resamples.scored.groups[k].interval.measure * selected / rate)
     total = in_band.sum(axis=0)
     # A draw may move the few with the label out of the interval; the least radius answers for those.
@@ -242,60 +207,144 @@ def _selected_of_label(resamples: Resamples, k: int, setting: Setting, positive:
     return np.asarray(np.divide(selected, total, out=unchanged, where=total > 0))
 
 
-def _auc(upper: Floats, lower: Floats) -> Floats:
-    """Chance that a draw from one curve beats a draw from another on the same cells, ties counting ½."""
-    mass, mass_below = np.diff(upper, axis=0, prepend=0.0), np.diff(lower, axis=0, prepend=0.0)
-    return np.asarray(np.einsum("jb,jb->b", mass, 1.0 - lower + 0.5 * mass_below))
+class Curves(NamedTuple):
+    """Curves of all groups, one below the other.
 
-
-@dataclass(frozen=True, eq=False)
-class _Curves:
-    """Curves of all groups in one array, as `partialfair.metrics._draw_kernels` takes them."""
+    A curve holds, below each cell of scores that its group occupies, a fraction in the data (column 0) and in
+    each draw. Group k has the rows ``offsets[k]`` to ``offsets[k + 1]``, of which the first is 0 (above its
+    top cell) and the others belong to its ``cells``, which begin at ``offsets[k] − k``.
+    """
 
     offsets: Ints
     cells: Ints
     values: Floats
 
-    @classmethod
-    def of(cls, resamples: Resamples, curve: Callable[[int], Floats]) -> _Curves:
-        """Lay the curves of all groups one below the other."""
-        offsets, cells = _rows(resamples)
-        values = np.zeros((offsets[-1], resamples.n_columns))
-        for k, (first, end) in enumerate(pairwise(offsets)):
-            values[first + 1 : end] = curve(k)
-        return cls(offsets, cells, values)
+
+def stack_curves(resamples: Resamples, curve: Callable[[int], Floats]) -> Curves:
+    """Put the curves of all groups into one array, as the compiled loops need them."""
+    offsets = np.cumsum([0, *(draws.cells.size + 1 for draws in resamples.draws)])
+    values = np.zeros((offsets[-1], resamples.n_columns))
+    for k, (first, end) in enumerate(pairwise(offsets)):
+        values[first + 1 : end] = curve(k)
+    return Curves(offsets, np.concatenate([draws.cells for draws in resamples.draws]), values)
 
 
-@dataclass(frozen=True, eq=False)
-class _Beats:
-    """What decides how often a member of one curve beats a member of another; see `add_aucs`."""
+def _chances(
+    resamples: Resamples, upper: Callable[[int], Floats], lower: Callable[[int], Floats]
+) -> Callable[[Ints, Floats], None]:
+    """Return a function that adds, for pairs (k, j), the chance that ``upper(k)`` beats ``lower(j)``.
 
-    offsets: Ints
-    cells: Ints
-    steps: Floats
-    below: Floats
-    halfway: Floats
+    Ties count ½. Curves are prepared group by group: of many groups they need much memory.
+    """
+    offsets, cells, steps = stack_curves(resamples, lambda k: np.diff(upper(k), axis=0, prepend=0.0))
+    below = stack_curves(resamples, lower).values
+    np.subtract(1.0, below, out=below)
+    halfway = np.ones_like(below)
+    for first, end in pairwise(offsets):
+        halfway[first + 1 : end] = 0.5 * (below[first : end - 1] + below[first + 1 : end])
 
-    @classmethod
-    def of(
-        cls, resamples: Resamples, upper: Callable[[int], Floats], lower: Callable[[int], Floats]
-    ) -> _Beats:
-        """Prepare two curves of each group, group by group: of many groups they take much memory."""
-        offsets, cells = _rows(resamples)
-        steps, below, halfway = (np.ones((offsets[-1], resamples.n_columns)) for _ in range(3))
-        for k, (first, end) in enumerate(pairwise(offsets)):
-            steps[first + 1 : end] = np.diff(upper(k), axis=0, prepend=0.0)
-            below[first + 1 : end] -= lower(k)
-            halfway[first + 1 : end] = 0.5 * (below[first : end - 1] + below[first + 1 : end])
-        return cls(offsets, cells, steps, below, halfway)
+    def add(pairs: Ints, block: Floats) -> None:
+        _add_chances(pairs, offsets, cells, steps, below, halfway, block)
 
-    def add(self, pairs: Ints, block: Floats) -> None:
-        """Add the chance that a draw from curve k beats one from curve j, ties counting ½."""
-        _draw_kernels.add_aucs(pairs, self.offsets, self.cells, self.steps, self.below, self.halfway, block)
+    return add
 
 
-def _rows(resamples: Resamples) -> tuple[Ints, Ints]:
-    """Return where the rows of each group's curve begin, and the cells of all groups."""
-    n_rows = [draws.cells.size + 1 for draws in resamples.draws]
-    cells = np.concatenate([draws.cells for draws in resamples.draws])
-    return np.concatenate([[0], np.cumsum(n_rows)]), cells
+# The loops below run over many pairs of groups; the inner ones over the draws, consecutive in memory.
+
+
+@njit(cache=True)
+def _fill_curves(pairs: Ints, offsets: Ints, cells: Ints, curves: Floats, block: Floats) -> Ints:
+    """Write the differences of each pair below each cell that either occupies; return where they start."""
+    starts = np.zeros(pairs.shape[0] + 1, dtype=np.int64)
+    row = 0
+    for pair in range(pairs.shape[0]):
+        k, j = pairs[pair]
+        at_k, at_j = offsets[k], offsets[j]
+        while at_k < offsets[k + 1] - 1 or at_j < offsets[j + 1] - 1:
+            # Cell of the next row, which is one further on in the curves than in the cells.
+            cell_k = cells[at_k - k] if at_k < offsets[k + 1] - 1 else np.iinfo(np.int64).max
+            cell_j = cells[at_j - j] if at_j < offsets[j + 1] - 1 else np.iinfo(np.int64).max
+            at_k += cell_k <= cell_j
+            at_j += cell_j <= cell_k
+            upper, lower, target = curves[at_k], curves[at_j], block[row]
+            for b in range(target.size):
+                target[b] = upper[b] - lower[b]
+            row += 1
+        starts[pair + 1] = row
+    return starts
+
+
+@njit(cache=True)
+def _add_chances(
+    pairs: Ints, offsets: Ints, cells: Ints, steps: Floats, below: Floats, halfway: Floats, block: Floats
+) -> None:
+    """Add ``Pr(s > s') + ½ Pr(s = s')``, s from curve k and s' from curve j.
+
+    ``steps`` are the fractions of k in its cells; ``below`` is what lies below each cell of j, and
+    ``halfway`` that and half of what lies in it.
+    """
+    for pair in range(pairs.shape[0]):
+        k, j = pairs[pair]
+        target = block[pair]
+        row = offsets[j]
+        for at in range(offsets[k] + 1, offsets[k + 1]):
+            cell = cells[at - 1 - k]
+            while row < offsets[j + 1] - 1 and cells[row - j] <= cell:
+                row += 1
+            # Row ``row`` of j is the last whose cell is not below the one of k: it may be the same cell.
+            shared = row > offsets[j] and cells[row - 1 - j] == cell
+            step, beaten = steps[at], (halfway[row] if shared else below[row])
+            for b in range(target.size):
+                target[b] += step[b] * beaten[b]
+
+
+@njit(cache=True)
+def _rank_positions(
+    offsets: Ints, cells: Ints, ranks: Floats, grid: Floats, last_cell: int
+) -> tuple[Ints, Floats]:
+    """For each group, rank and draw: the cell in which the group reaches that rank, and how far into it."""
+    n_groups, n_draws = offsets.size - 1, ranks.shape[1]
+    reached = np.empty((n_groups, grid.size, n_draws), dtype=np.int32)
+    depth = np.empty((n_groups, grid.size, n_draws))
+    for k in range(n_groups):
+        first, end = offsets[k], offsets[k + 1]
+        for b in range(n_draws):
+            at = first
+            for p in range(grid.size):
+                if p > 0 and grid[p] < grid[p - 1]:  # the next part of the interval begins anew
+                    at = first
+                while at + 1 < end and ranks[at + 1, b] <= grid[p]:
+                    at += 1
+                if at + 1 < end:
+                    reached[k, p, b] = cells[at - k]
+                    depth[k, p, b] = (grid[p] - ranks[at, b]) / (ranks[at + 1, b] - ranks[at, b])
+                else:
+                    reached[k, p, b], depth[k, p, b] = last_cell, 1.0
+    return reached, depth
+
+
+@njit(cache=True)
+def _fill_ranks(
+    pairs: Ints,
+    rows_through: Ints,
+    ranks: Floats,
+    grid: Floats,
+    reached: Ints,
+    depth: Floats,
+    block: Floats,
+) -> None:
+    """Write ``p − F̄_j(F̄_k⁻¹(p))`` of each pair for each p of the grid.
+
+    ``rows_through[j, c + 1]`` is the row of ``ranks`` that holds F̄_j below cell c.
+    """
+    row = 0
+    for pair in range(pairs.shape[0]):
+        k, j = pairs[pair]
+        rows = rows_through[j]
+        for p in range(grid.size):
+            cell, fraction, target = reached[k, p], depth[k, p], block[row]
+            for b in range(target.size):
+                before = ranks[rows[cell[b]], b]
+                # F̄_j at the score where group k reaches rank p, linear within its cell.
+                target[b] = grid[p] - (before + fraction[b] * (ranks[rows[cell[b] + 1], b] - before))
+            row += 1

@@ -1,7 +1,7 @@
-"""How scores are laid out for a picture: which are discrete, what share has each value, where an axis ends.
+"""Lay out scores for a figure: which are discrete, what proportion has each value, where an axis ends.
 
-A density of grades 1 to 5 would show scores that nobody has. Scores are *discrete* if they take few values
-and most members share theirs with someone: then a bar stands at every value, and the part of a bar that lies
+A density of grades 1 to 5 would show scores that no row has. Scores are *discrete* if they take few values
+and most members share theirs with another: then a bar stands at every value, and the part of a bar that lies
 inside the interval is the part of that block of ties whose ranks do, ``[F̄(v), F̄(v⁻)) ∩ I``.
 """
 
@@ -17,23 +17,16 @@ from partialfair.data.intervals import tie_ends
 from partialfair.metrics.inputs import GroupScores, ScoredGroups
 from partialfair.utils.typing import Floats
 
-__all__ = ["DiscreteScores", "score_span"]
-
+# On an axis of 400 pixels forty pairs of bars can still be distinguished; more values make a good density.
 _MOST_VALUES = 40
-"""On an axis of 400 pixels forty pairs of bars are still told apart; more values make a fair density."""
-
+# Thirty different scores of thirty rows are few values, but not discrete: at least half must share theirs.
 _LEAST_TIED = 0.5
-"""Thirty different scores of thirty people are few values, but not discrete: most must share theirs."""
-
-_BAR_SHARE = 0.8
-"""Of the room for one value, its bars take this much."""
-
+# Of the room for one value, its bars have this much.
+_BAR_WIDTH = 0.8
+# Scores are far away if they lie beyond a group's first or last tenth by this many times their distance. That
+# is 9 standard deviations of normal scores: one score of a million cannot squeeze all others.
 _TAIL = 0.1
 _FENCE = 3.0
-"""Scores are far away if they lie beyond a group's first or last tenth by this many times their distance.
-
-That is 9 standard deviations of normal scores: one score of a million cannot squeeze all others.
-"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +74,7 @@ class DiscreteScores:
     @property
     def width(self) -> float:
         """Width of all the bars of one value."""
-        return _BAR_SHARE * self.room
+        return _BAR_WIDTH * self.room
 
     @property
     def span(self) -> tuple[float, float]:
@@ -90,7 +83,7 @@ class DiscreteScores:
 
     @cached_property
     def labels(self) -> list[str]:
-        """The values with as many digits as tell them apart, and at least four where they have so many."""
+        """The values with as many digits as distinguish them, and at least four where they have so many."""
         for digits in range(4, 18):
             labels = [f"{value:.{digits}g}" for value in self.values]
             if len(set(labels)) == len(labels):
@@ -98,11 +91,11 @@ class DiscreteScores:
         return labels
 
     def shares(self, group: GroupScores) -> Floats:
-        """Share of the group at each value; they add up to 1."""
+        """Fraction of the group at each value; they add up to 1."""
         return np.asarray(-np.diff(self._ranks(group)))
 
     def shares_inside(self, group: GroupScores) -> Floats:
-        """Share of the group that is at each value and inside its interval: ``|[F̄(v), F̄(v⁻)) ∩ I|``."""
+        """Fraction of the group that is at each value and inside its interval: ``|[F̄(v), F̄(v⁻)) ∩ I|``."""
         passed = group.interval.passed(self._ranks(group))
         return np.asarray(-np.diff(passed) * group.interval.measure)
 
@@ -132,7 +125,7 @@ def _group_span(scores: Floats) -> tuple[float, float]:
     first, last = float(scores[0]), float(scores[-1])
     tail = int(_TAIL * (scores.size - 1))
     low, high = float(scores[tail]), float(scores[-1 - tail])
-    if not high > low:  # most are tied: nothing tells what is far
+    if not high > low:  # most are tied: nothing says what is far
         return first, last
     reach = _FENCE * (high - low)  # infinite if it overflows: then no score is far
     inside = scores[(scores >= low - reach) & (scores <= high + reach)]

@@ -1,4 +1,4 @@
-"""What every metric does first: check the arrays, split them by group, sort once."""
+"""Read scores and groups: check the arrays, split them by group, sort each group once."""
 
 from __future__ import annotations
 
@@ -34,25 +34,34 @@ from partialfair.utils.typing import (
     IntervalLike,
     Ints,
     MissingGroups,
+    RankWithin,
+    Ties,
 )
 
-__all__ = [
-    "GroupScores",
-    "ScoredGroups",
-    "check_gap_scale",
-    "check_threshold",
-    "cluster_codes",
-    "effective_size",
-    "encoded_groups",
-    "oriented",
-    "positives",
-    "ranked_threshold",
-    "scored_groups",
-    "sorted_group",
-]
-
-
 _Scores = TypeVar("_Scores", float, Floats)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What metrics need to know besides scores and groups.
+
+    Attributes
+    ----------
+    gap_scale, rank_within, ties
+        As in the public metrics.
+    threshold
+        On scores of which higher is better; see `ranked_threshold`.
+    """
+
+    gap_scale: GapScale = "interval"
+    threshold: float | None = None
+    rank_within: RankWithin = "group"
+    ties: Ties = "half"
+
+    def __post_init__(self) -> None:
+        check_choice(self.gap_scale, "gap_scale", get_args(GapScale))
+        check_choice(self.rank_within, "rank_within", get_args(RankWithin))
+        check_choice(self.ties, "ties", get_args(Ties))
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +77,9 @@ class GroupScores:
     positive : (n,) booleans or None
         In the same order; None when no labels were given.
     clusters : (n,) integers or None
-        In the same order: who belongs together, as several rows of one person do, numbered over all groups;
-        None when every row is an observation of its own. Values do not depend on them, confidence does.
+        In the same order: which rows belong together, as several rows of one person do, numbered over all
+        groups; None when every row is an observation of its own. Values do not depend on them, confidence
+        does.
     """
 
     label: GroupLabel
@@ -82,18 +92,16 @@ class GroupScores:
     @cached_property
     def above(self) -> Floats:
         """Weight of the ``i`` largest scores at position ``i``; empty when weights are equal."""
-        if self.weights is None:
-            return np.empty(0)
-        return np.asarray(running_weight(self.weights[::-1]))
+        return np.empty(0) if self.weights is None else np.asarray(running_weight(self.weights[::-1]))
 
     @cached_property
     def in_band(self) -> Floats:
-        """Share of the interval that each member holds; see `partialfair.data.intervals.band_weights`."""
+        """Fraction of the interval that each member holds; see `partialfair.data.intervals.band_weights`."""
         return band_weights(self.scores, self.weights, self.interval)
 
     @property
     def name(self) -> str:
-        """The label as people read it."""
+        """The label as messages write it."""
         return group_name(self.label)
 
     @property
@@ -103,29 +111,45 @@ class GroupScores:
 
     @property
     def n_effective(self) -> float:
-        """Return ``(Σw)² / Σw²``, the number of equally weighted members that tells as much.
+        """Return ``(Σw)² / Σw²``, the number of equally weighted members that have as much information.
 
-        The w are weights of clusters, where there are any: their members may all say the same.
+        The w are weights of clusters, where there are any: rows of one cluster may all be the same.
         """
-        weights = self.weights
         if self.clusters is not None:
-            weights = np.bincount(self.clusters, weights=weights).astype(np.float64, copy=False)
-        if weights is None:
-            return float(self.n)
-        return effective_size(weights)
+            by_cluster = np.bincount(self.clusters, weights=self.weights)
+            return effective_size(by_cluster.astype(np.float64, copy=False))
+        return float(self.n) if self.weights is None else effective_size(self.weights)
+
+    @property
+    def n_inside(self) -> float:
+        """Effective members inside the interval, ``n_effective · measure``."""
+        return self.n_effective * self.interval.measure
+
+    def n_labelled(self, positive: bool, rank_within: RankWithin | None) -> float:
+        """Effective members with a label: those inside the interval, or (None) those of all ranks."""
+        labelled = self.with_label(positive)
+        if labelled.n == 0:
+            return 0.0
+        if rank_within != "group":
+            return labelled.n_effective if rank_within is None else labelled.n_inside
+        # Ranks of the whole group: each member counts by the fraction of the interval that it holds.
+        inside = np.where(self.positive == positive, self.in_band, 0.0)
+        if self.clusters is not None:
+            inside = np.bincount(self.clusters, weights=inside)
+        return effective_size(inside) if inside.any() else 0.0
 
     @property
     def ranked(self) -> tuple[Floats, Floats]:
-        """What the kernels take for the scores."""
+        """What compiled functions need of the scores."""
         return self.scores, self.above
 
     @property
     def set_arguments(self) -> tuple[Floats, Floats, float]:
-        """What the kernels take for the interval."""
+        """What compiled functions need of the interval."""
         return self.interval.starts, self.interval.lengths, self.interval.measure
 
     def rank(self, thresholds: npt.ArrayLike) -> Floats:
-        """``F̄(θ)``, the weighted share of members with a score above θ."""
+        """``F̄(θ)`` (Definition 4.1), the weighted fraction of members with a score above θ."""
         n_above = self.n - np.searchsorted(self.scores, thresholds, side="right")
         if self.weights is None:
             return np.asarray(n_above / self.n)
@@ -138,27 +162,24 @@ class GroupScores:
             self.label,
             self.interval.from_the_other_end,
             oriented(self.scores[::-1], higher_is_better=False),
-            None if self.weights is None else self.weights[::-1],
-            None if self.positive is None else self.positive[::-1],
-            None if self.clusters is None else self.clusters[::-1],
+            *(_at(values, np.s_[::-1]) for values in (self.weights, self.positive, self.clusters)),
         )
 
     def with_label(self, positive: bool) -> GroupScores:
         """Only the members with that label, ranked among themselves."""
         assert self.positive is not None
         keep = self.positive == positive
-        return replace(
-            self,
-            scores=self.scores[keep],
-            weights=_at(self.weights, keep),
-            positive=self.positive[keep],
-            clusters=_at(self.clusters, keep),
+        return GroupScores(
+            self.label,
+            self.interval,
+            self.scores[keep],
+            *(_at(values, keep) for values in (self.weights, self.positive, self.clusters)),
         )
 
 
 @dataclass(frozen=True, eq=False)
 class ScoredGroups:
-    """All groups that are compared, and what users' scores mean.
+    """All groups that are compared, and the direction of users' scores.
 
     Attributes
     ----------
@@ -189,7 +210,7 @@ class ScoredGroups:
         return replace(self, groups=tuple(replace(group, interval=interval) for group in self.groups))
 
     def in_users_units(self) -> ScoredGroups:
-        """Return the scores as users wrote them, for pictures: intervals then count from the highest."""
+        """Return the scores as users wrote them, for figures: intervals then count from the highest."""
         if self.higher_is_better:
             return self
         return replace(self, groups=tuple(group.turned for group in self.groups), higher_is_better=True)
@@ -206,16 +227,16 @@ def scored_groups(
     interval: IntervalLike = (0.0, 1.0),
     sample_weight: ArrayLike | None = None,
     positive: npt.NDArray[np.bool_] | None = None,
-    *,
-    clusters: ArrayLike | None = None,
     higher_is_better: bool = True,
     missing_groups: MissingGroups = "error",
+    clusters: ArrayLike | None = None,
+    *,
     max_groups: int = MAX_GROUPS,
 ) -> ScoredGroups:
     """Check, split and sort: O(n log n), and O(n) more for each group.
 
     A weight of 0 is the same as an absent row, and a weight of 2 the same as the row twice. This is the only
-    place where scores are turned round: everything that takes a `ScoredGroups` ranks high scores first.
+    place where scores are negated: everything that is given a `ScoredGroups` ranks high scores first.
     """
     check_flag(higher_is_better, "higher_is_better")
     scores = oriented(finite_vector(y_score, "y_score", ranked=True), higher_is_better)
@@ -224,9 +245,11 @@ def scored_groups(
     weights = None if sample_weight is None else check_weights(sample_weight, scores.size)
     if positive is not None and positive.size != scores.size:
         raise InputError(f"y_true has {positive.size} rows, but there are {scores.size} scores")
-    encoded = encoded_groups(sensitive_features, scores.size, missing_groups, max_groups)
+    encoded = read_groups(sensitive_features, scores.size, missing_groups, max_groups)
     together = None if clusters is None else cluster_codes(clusters, scores.size)
+    # Rows of weight 0 would be left out anyway.
     n_missing = int(((encoded.codes < 0) & (True if weights is None else weights > 0)).sum())
+    # One pass for each group: for few groups faster than sorting the codes.
     members = [np.flatnonzero(encoded.codes == code) for code in range(len(encoded.labels))]
     if weights is not None:
         members = [rows[weights[rows] > 0] for rows in members]
@@ -234,35 +257,55 @@ def scored_groups(
             weights = None  # equal weights: counting is exact, summing is not
     present = [(label, rows) for label, rows in zip(encoded.labels, members, strict=True) if rows.size]
     if len(present) < 2:
+        # Rows of weight 0 are absent, and so may be all of a group.
         who = f"only group {present[0][0]!r}" if present else "no group with positive weight"
         raise InputError(f"sensitive_features has {who}; a gap needs at least two groups")
     intervals = intervals_by_group(interval, [label for label, _ in present])
-    return ScoredGroups(
-        tuple(
-            sorted_group(
-                label, part, scores[rows], _at(weights, rows), _at(positive, rows), _at(together, rows)
-            )
-            for (label, rows), part in zip(present, intervals, strict=True)
-        ),
-        bool(higher_is_better),
-        n_missing,
+    groups = tuple(
+        sorted_group(
+            label, part, scores[rows], *(_at(values, rows) for values in (weights, positive, together))
+        )
+        for (label, rows), part in zip(present, intervals, strict=True)
     )
+    return ScoredGroups(groups, bool(higher_is_better), n_missing)
+
+
+def sorted_group(
+    label: GroupLabel,
+    interval: IntervalSet,
+    scores: Floats,
+    weights: Floats | None,
+    positive: npt.NDArray[np.bool_] | None,
+    clusters: Ints | None = None,
+) -> GroupScores:
+    """Sort one group. Scores that come alone are sorted in place: they are the caller's copy."""
+    if weights is None and positive is None and clusters is None:
+        scores.sort()
+        return GroupScores(label, interval, scores)
+    order = np.argsort(scores)
+    rest = (_at(values, order) for values in (weights, positive, clusters))
+    return GroupScores(label, interval, scores[order], *rest)
 
 
 def effective_size(weights: Floats) -> float:
-    """Return ``(Σw)² / Σw²``, the number of rows of equal weight that are as many."""
+    """Return ``(Σw)² / Σw²``, the number of rows of equal weight that have as much information."""
     return float(weights.sum() ** 2 / (weights**2).sum())
 
 
-def encoded_groups(
+def read_groups(
     sensitive_features: ArrayLike,
     n_rows: int,
     missing_groups: MissingGroups = "error",
     max_groups: int = MAX_GROUPS,
 ) -> Groups:
-    """Return the group of every row, −1 where it is missing and ``missing_groups="ignore"``."""
+    """Return the group of every row, −1 where it is missing and ``missing_groups="ignore"``.
+
+    `Groups` are checked and returned as they are: what was encoded once is not encoded again.
+    """
     check_choice(missing_groups, "missing_groups", get_args(MissingGroups))
     advice = "; missing_groups='ignore' leaves such rows out"
+    if isinstance(sensitive_features, Groups):
+        return sensitive_features.check(n_rows, missing=missing_groups, advice=advice)
     return encode_groups(
         sensitive_features, n_rows=n_rows, missing=missing_groups, advice=advice, max_groups=max_groups
     )
@@ -271,20 +314,20 @@ def encoded_groups(
 def oriented(scores: _Scores, higher_is_better: bool) -> _Scores:
     """Return scores of which higher is better, or such scores in the users' units again.
 
-    Negation is exact and its own inverse; taking the score from 0 never gives −0.
+    Negation is exact and its own inverse; subtracting the score from 0 never gives −0.
     """
     return scores if higher_is_better else 0.0 - scores
 
 
 def check_gap_scale(gap_scale: GapScale, scored: ScoredGroups) -> None:
-    """Refuse unknown scales, and the absolute one where groups have intervals of different lengths."""
+    """Raise for unknown scales, and for the absolute one where groups have different intervals."""
     check_choice(gap_scale, "gap_scale", get_args(GapScale))
     if gap_scale == "absolute" and scored.intervals_differ:
         raise InputError("gap_scale='absolute' has no meaning when intervals differ by group; use 'interval'")
 
 
 def check_threshold(threshold: Any) -> None:
-    """Refuse what is not one real number."""
+    """Raise unless the threshold is one real number."""
     is_number = isinstance(threshold, Real) and not isinstance(threshold, bool | np.bool_)
     try:
         if is_number and not np.isnan(float(threshold)):
@@ -295,7 +338,7 @@ def check_threshold(threshold: Any) -> None:
 
 
 def ranked_threshold(scored: ScoredGroups, threshold: Any) -> float:
-    """Return a threshold in users' units as one on the scores of ``scored``, refusing what is no number."""
+    """Return a threshold in users' units as one on the scores of ``scored``; raise unless it is a number."""
     check_threshold(threshold)
     return oriented(float(threshold), scored.higher_is_better)
 
@@ -310,7 +353,7 @@ def positives(y_true: ArrayLike, pos_label: Any) -> npt.NDArray[np.bool_]:
     labels = as_array(y_true, "y_true")
     refuse_dates(labels, "y_true")
     if labels.ndim != 1 or labels.dtype.names:
-        n_dimensions = labels.ndim + bool(labels.dtype.names)
+        n_dimensions = labels.ndim + bool(labels.dtype.names)  # fields of a structured array are columns
         raise InputError(f"y_true must have one dimension, not {n_dimensions}")
     if (missing := np.flatnonzero(pd.isna(labels))).size:
         raise InputError(f"y_true has {missing.size} missing values, the first in row {missing[0]}")
@@ -318,31 +361,14 @@ def positives(y_true: ArrayLike, pos_label: Any) -> npt.NDArray[np.bool_]:
     named = listed([shown(label) for label in classes], most=5)
     if len(classes) > 2:
         raise InputError(f"y_true has {len(classes)} classes ({named}), but two are needed")
+    # One class alone may be the negatives: then there is no positive.
     if len(classes) == 2 and pos_label not in classes:
         raise InputError(f"pos_label {pos_label!r} is not among the classes of y_true ({named})")
     return np.asarray(labels == pos_label)
 
 
-def sorted_group(
-    label: GroupLabel,
-    interval: IntervalSet,
-    scores: Floats,
-    weights: Floats | None,
-    positive: npt.NDArray[np.bool_] | None,
-    clusters: Ints | None = None,
-) -> GroupScores:
-    """Sort one group; the scores themselves, if they come alone."""
-    if weights is None and positive is None and clusters is None:
-        scores.sort()  # a copy already: fancy indexing made it
-        return GroupScores(label, interval, scores)
-    order = np.argsort(scores)
-    return GroupScores(
-        label, interval, scores[order], _at(weights, order), _at(positive, order), _at(clusters, order)
-    )
-
-
 def cluster_codes(clusters: ArrayLike, n_rows: int) -> Ints:
-    """Give clusters numbers, and refuse rows without one."""
+    """Return the number of each row's cluster; raise for rows without one."""
     import pandas as pd
 
     refuse_masked(clusters, "clusters")
@@ -355,5 +381,5 @@ def cluster_codes(clusters: ArrayLike, n_rows: int) -> Ints:
     return np.asarray(codes)
 
 
-def _at(values: Any, rows: npt.NDArray[Any]) -> Any:
+def _at(values: Any, rows: Any) -> Any:
     return None if values is None else values[rows]

@@ -1,24 +1,89 @@
-"""The unfairness map: the gap of every interval of percentiles at once."""
+"""Show gaps over all ranks: the rank curve of the groups (Figure 2 of the paper), and the unfairness map."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from partialfair.exceptions import InputError
-from partialfair.metrics import _kernels
-from partialfair.metrics.inputs import ScoredGroups, check_gap_scale, scored_groups
+from partialfair.metrics import grid
+from partialfair.metrics.inputs import ScoredGroups, check_gap_scale, oriented, scored_groups
 from partialfair.metrics.map_radii import MapRadii
-from partialfair.metrics.sweep import visits_of_pairs
 from partialfair.utils.checks import check_count, check_fraction
 from partialfair.utils.typing import ArrayLike, Floats, GapScale, GroupLabel, Ints, MissingGroups
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["IntervalGap", "UnfairnessMap", "groups_map", "unfairness_map"]
+
+@dataclass(frozen=True, eq=False)
+class RankCurve:
+    """Ranks of thresholds from the best to the worst in every group.
+
+    Attributes
+    ----------
+    thresholds : (t,)
+        Falling from +∞ to −∞; rising from −∞ to +∞ where lower is better.
+    ranks : (t, n_groups)
+        ``F̄_k(θ)``, the share of group k with a better score than θ: from 0 to 1.
+    labels
+        The groups.
+    higher_is_better
+        Whether high scores are the good ones.
+    """
+
+    thresholds: Floats
+    ranks: Floats
+    labels: tuple[GroupLabel, ...]
+    higher_is_better: bool = True
+
+    def plot(self, *, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draw the curve; see `partialfair.plotting.plot_rank_curve`, which names the options."""
+        from partialfair.plotting import plot_rank_curve
+
+        return plot_rank_curve(self, ax=ax, **options)
+
+
+def rank_curve(
+    y_score: ArrayLike,
+    *,
+    sensitive_features: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    n_points: int | None = None,
+    higher_is_better: bool = True,
+    missing_groups: MissingGroups = "error",
+) -> RankCurve:
+    """Follow ``(F̄_1(θ), ..., F̄_G(θ))`` as θ goes from the best score to the worst.
+
+    Equal score distributions give the diagonal; statistical parity on ``[α, β)`` means that the curve follows
+    it between α and β.
+
+    Parameters
+    ----------
+    y_score, sensitive_features, sample_weight, higher_is_better, missing_groups
+        As in `partial_statistical_parity_difference`.
+    n_points
+        At most this many thresholds, evenly spaced among the distinct scores; None keeps all of them.
+    """
+    if n_points is not None:
+        check_count(n_points, "n_points", low=2)
+    scored = scored_groups(
+        y_score, sensitive_features, (0.0, 1.0), sample_weight, None, higher_is_better, missing_groups
+    )
+    return groups_curve(scored, n_points)
+
+
+def groups_curve(scored: ScoredGroups, n_points: int | None = None) -> RankCurve:
+    """Follow the ranks of groups that are sorted already, such as ``report.scored``."""
+    distinct = np.unique(np.concatenate([group.scores for group in scored]))[::-1]
+    if n_points is not None and n_points < distinct.size:
+        distinct = distinct[np.linspace(0, distinct.size - 1, n_points).round().astype(int)]
+    thresholds = np.concatenate([[np.inf], distinct, [-np.inf]])
+    ranks = np.stack([group.rank(thresholds) for group in scored], axis=1)
+    labels = tuple(group.label for group in scored)
+    return RankCurve(oriented(thresholds, scored.higher_is_better), ranks, labels, scored.higher_is_better)
 
 
 @dataclass(frozen=True)
@@ -30,7 +95,7 @@ class IntervalGap:
     interval
         Ranks from the best, (low, high).
     value, low, high
-        Its gap, and the ends of the band that holds for all intervals at once.
+        Its gap, and the ends of the band that holds for all intervals simultaneously.
     groups
         Labels of the worst pair.
     """
@@ -54,7 +119,7 @@ class UnfairnessMap:
         ``values[i, j − 1]`` is the gap of the worst pair on ``[edges[i], edges[j])``; nan where j ≤ i.
     low, high : (n, n)
         A simultaneous confidence band: with probability ``confidence`` **all** true gaps, of every interval
-        and pair, lie inside. Picking the widest of thousands of intervals is allowed for.
+        and pair, lie inside. It is corrected for choosing the largest of thousands of gaps.
     pair : (n, n)
         Position in ``pairs`` of the worst pair.
     pairs
@@ -135,7 +200,7 @@ def unfairness_map(
     """Compute the exact statistical-parity gap of all ``n_grid (n_grid + 1) / 2`` intervals from one sort.
 
     The curve θ → (F̄_k(θ), F̄_k'(θ)) is monotone and visits at most ``2 n_grid + 1`` cells of the grid; a few
-    extremes per visit determine the gap of every interval (see `partialfair.metrics._kernels.grid_visits`).
+    extremes per visit determine the gap of every interval (see `partialfair.metrics.grid`).
 
     Parameters
     ----------
@@ -144,7 +209,7 @@ def unfairness_map(
     n_grid
         Intervals end on multiples of ``1 / n_grid``.
     confidence
-        Of the whole band at once. With that probability the gaps of every pair are within ``R / (β − α)`` of
+        Of the whole band. With that probability the gaps of every pair are within ``R / (β − α)`` of
         the truth on all intervals. R is about ``1.36 √(1/n_k + 1/n_k')`` for 95 % and two groups, as in the
         Kolmogorov–Smirnov test of two samples, and grows with the number of pairs; it is never more than the
         DKW inequality gives, ``ε_k + ε_k'``. On the absolute scale gaps are within R of those of the interval
@@ -157,11 +222,7 @@ def unfairness_map(
     check_count(n_grid, "n_grid", low=2)
     check_fraction(confidence, "confidence")
     scored = scored_groups(
-        y_score,
-        sensitive_features,
-        sample_weight=sample_weight,
-        higher_is_better=higher_is_better,
-        missing_groups=missing_groups,
+        y_score, sensitive_features, (0.0, 1.0), sample_weight, None, higher_is_better, missing_groups
     )
     check_gap_scale(gap_scale, scored)
     return groups_map(scored, n_grid=n_grid, gap_scale=gap_scale, confidence=confidence)
@@ -169,47 +230,29 @@ def unfairness_map(
 
 def groups_map(scored: ScoredGroups, *, n_grid: int, gap_scale: GapScale, confidence: float) -> UnfairnessMap:
     """Compute the map of groups that are sorted already, such as ``report.scored``."""
-    return map_within(
-        scored, MapRadii.of(scored, confidence), n_grid=n_grid, gap_scale=gap_scale, confidence=confidence
-    )
-
-
-def map_within(
-    scored: ScoredGroups, radii: MapRadii, *, n_grid: int, gap_scale: GapScale, confidence: float
-) -> UnfairnessMap:
-    """Compute the map with a band of given radii."""
+    radii = MapRadii.of(scored, confidence)
     positions = np.array(list(scored.pairs()))
     of_pairs = radii.interval(positions) if gap_scale == "interval" else radii.absolute(positions)
-    values, low, high = (_lowest_map(n_grid) for _ in range(3))
-    pair = np.zeros((n_grid, n_grid), dtype=np.int64)
-    for position, curve in enumerate(visits_of_pairs(scored.groups, n_grid)):
-        visits = curve.cells, curve.visits
-        if gap_scale == "interval":
-            gaps = _kernels.clipped_grid_gaps(*visits, n_grid)
-            _kernels.widen_interval_band(gaps, float(of_pairs[position]), low, high)
-        else:
-            widest = _kernels.widest_in_strips(*visits, n_grid)
-            gaps = _kernels.gaps_in_strips(widest)
-            reach = (float(radii.membership[curve.k]), float(radii.membership[curve.j]))
-            _kernels.widen_absolute_band(widest, float(of_pairs[position]), reach, low, high)
-        _kernels.keep_widest(gaps, 0.0, position, values, pair)
-    labels = [group.label for group in scored]
-    return UnfairnessMap(
-        edges=np.arange(n_grid + 1) / n_grid,
-        values=values,
-        # The worst gap of all pairs is at least the largest lower end and at most the largest upper end.
-        low=low,
-        high=high,
-        pair=pair,
-        pairs=tuple((labels[k], labels[j]) for k, j in scored.pairs()),
-        gap_scale=gap_scale,
-        confidence=confidence,
-        higher_is_better=scored.higher_is_better,
-    )
-
-
-def _lowest_map(n_grid: int) -> Floats:
-    """Return a map below every gap: −1, and nan where there is no interval."""
+    # Below every gap; nan where there is no interval.
     values = np.full((n_grid, n_grid), np.nan)
     values[np.triu_indices(n_grid)] = -1.0
-    return values
+    # The worst gap of all pairs is at least the largest lower end and at most the largest upper end.
+    low, high = values.copy(), values.copy()
+    pair = np.zeros((n_grid, n_grid), dtype=np.int64)
+    for position, visits in enumerate(grid.visits_of_pairs(scored.groups, n_grid)):
+        radius = float(of_pairs[position])
+        if gap_scale == "interval":
+            gaps = grid.clipped_grid_gaps(*visits, n_grid)
+            grid.widen_interval_band(gaps, radius, low, high)
+        else:
+            widest = grid.widest_in_strips(*visits, n_grid)
+            gaps = grid.gaps_in_strips(widest)
+            k, j = positions[position]
+            reach = (float(radii.membership[k]), float(radii.membership[j]))
+            grid.widen_absolute_band(widest, radius, reach, low, high)
+        grid.keep_widest(gaps, 0.0, position, values, pair)
+    edges, labels = np.arange(n_grid + 1) / n_grid, [group.label for group in scored]
+    pairs = tuple((labels[k], labels[j]) for k, j in positions)
+    return UnfairnessMap(
+        edges, values, low, high, pair, pairs, gap_scale, confidence, scored.higher_is_better
+    )

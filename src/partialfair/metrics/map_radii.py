@@ -1,4 +1,4 @@
-"""How far all gaps of the map may be off at once.
+"""Find how far all gaps of the map may be off simultaneously.
 
 Let ``e_k(θ) = F̂_k(θ) − F̄_k(θ)``, and ``passed`` be the share of an interval [α, β) that a rank has passed. It
 is monotone with slopes of at most 1 / (β − α), so that what a pair's difference is off by is
@@ -48,35 +48,36 @@ from functools import lru_cache
 
 import numpy as np
 
-from partialfair.metrics._bridge_kernels import raise_levels, tie_down
 from partialfair.metrics.inputs import GroupScores, ScoredGroups
 from partialfair.theory import dkw_bound
+from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats, Ints
 
-__all__ = ["MapRadii"]
 
-N_RANKS = 32
-"""Ranks at which bridges are drawn; `_BETWEEN` says what happens between them."""
+@dataclass(frozen=True)
+class BridgeSettings:
+    """How many bridges are drawn, and what is read from them."""
 
-MAX_DRAWS = 10_000
-"""Enough that the quantile for 95 % is one for 94.8 to 95.2 %."""
+    # Ranks at which bridges are drawn; `between` says what happens between them.
+    n_ranks: int = 32
+    # Enough that the quantile for 95% is one for 94.8% to 95.2%.
+    max_draws: int = 10_000
+    # If there is no time for so many, error probabilities of pairs are added up instead: radii grow by 3%.
+    min_draws: int = 500
+    # So many random numbers, and differences of two bridges, are drawn: a fifth of a second's work each.
+    max_numbers: int = 4_000_000
+    max_differences: int = 640_000_000
+    # A quantile that fewer draws exceed is extrapolated from the one that so many exceed.
+    tail_draws: int = 50
+    # Fraction of the error probability for which θ belong to an interval, on the absolute scale.
+    membership: float = 0.2
+    # The supremum of a Brownian path exceeds that on a grid of step h as if by ``−ζ(½)/√(2π) · √h``.
+    between: float = 0.5826
+    # As many bridges as stay near the processor.
+    block_draws: int = 256
 
-MIN_DRAWS = 500
-"""If there is no time for so many, error probabilities of pairs are added up instead: radii grow by 3 %."""
 
-MAX_NUMBERS, MAX_DIFFERENCES = 4_000_000, 640_000_000
-"""So many random numbers, and differences of two bridges, are drawn: a fifth of a second's work each."""
-
-TAIL_DRAWS = 50
-"""A quantile that fewer draws exceed is extrapolated from the one that so many exceed."""
-
-MEMBERSHIP_SHARE = 0.2
-"""Share of the error probability for which θ belong to an interval, on the absolute scale."""
-
-_BETWEEN = 0.5826
-"""The supremum of a Brownian path exceeds that on a grid of step h as if by ``−ζ(½)/√(2π) · √h``."""
-
-_BLOCK_DRAWS = 256  # as many bridges as stay near the processor
+SETTINGS = BridgeSettings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +105,8 @@ class MapRadii:
     @classmethod
     def of(cls, scored: ScoredGroups, confidence: float) -> MapRadii:
         """Find the radii for some groups."""
-        clocks = np.array([_clock(group) for group in scored])
-        return _radii(clocks.tobytes(), confidence, scored.groups[0].clusters is None)
+        clocks = np.array([_clock(group) for group in scored])  # bytes can be the key of a cache
+        return _find_radii(clocks.tobytes(), confidence, scored.groups[0].clusters is None)
 
     def interval(self, pairs: Ints) -> Floats:
         """How far the clipped differences of pairs (p, 2) may be off, times β − α."""
@@ -115,94 +116,83 @@ class MapRadii:
         """How far their ``F̄_k − F̄_k'`` may be off anywhere, while ranks are off by at most `membership`."""
         return self._of_pairs(pairs, self.absolute_level, self.membership)
 
-    @property
-    def largest_unit(self) -> float:
-        """Square of u_max, that of the two smallest groups."""
-        return float(np.sort(self.noise)[-2:].sum())
-
     def _of_pairs(self, pairs: Ints, level: float, of_groups: Floats) -> Floats:
         units = self.noise[pairs].sum(axis=1)
-        radii = np.sqrt(units * (level + 0.5 * np.log(self.largest_unit / units)))
+        largest = float(np.sort(self.noise)[-2:].sum())  # u²_max, that of the two smallest groups
+        radii = np.sqrt(units * (level + 0.5 * np.log(largest / units)))
         return np.asarray(np.minimum(radii, of_groups[pairs].sum(axis=1)))
 
 
-@lru_cache(maxsize=16)  # a page shows several models of the same people, on two scales
-def _radii(clocks_as_bytes: bytes, confidence: float, independent: bool) -> MapRadii:
+@lru_cache(maxsize=16)  # an HTML report shows several models of the same rows, on two scales
+def _find_radii(clocks_as_bytes: bytes, confidence: float, independent: bool) -> MapRadii:
     """Find the radii for groups with such clocks."""
-    clocks = np.frombuffer(clocks_as_bytes).reshape(-1, N_RANKS)
-    noise = 4 * _variances(clocks).max(axis=1)
+    clocks = np.frombuffer(clocks_as_bytes).reshape(-1, SETTINGS.n_ranks)
+    # Variances of the ranks of each group, at the grid's ranks: a bridge on the group's own clock.
+    ranks = np.arange(1, SETTINGS.n_ranks + 1) / SETTINGS.n_ranks
+    noise = 4 * ((1 - ranks) ** 2 * clocks + ranks**2 * (clocks[:, -1:] - clocks)).max(axis=1)
     epsilon = np.sqrt(noise) * dkw_bound(1.0, confidence, n_comparisons=len(clocks))
     if not independent:
         return MapRadii(noise, epsilon, epsilon, np.inf, np.inf)
-    pairs = _Pairs.of(noise, epsilon)
-    n_draws = min(MAX_NUMBERS // clocks.size, MAX_DIFFERENCES // (N_RANKS * len(pairs.positions)), MAX_DRAWS)
-    if n_draws < MIN_DRAWS:
-        return MapRadii(noise, epsilon, *_added_up(pairs, 1 - confidence))
-    return MapRadii(noise, epsilon, *_simulated(clocks, pairs, 1 - confidence, n_draws))
-
-
-@dataclass(frozen=True, eq=False)
-class _Pairs:
-    """Squares of the units u_p, what the logarithm adds to c, and DKW's radii; the same of single groups."""
-
-    positions: Ints
-    units: Floats
-    extra: Floats
-    cap: Floats
-    noise: Floats
-    group_extra: Floats
-
-    @classmethod
-    def of(cls, noise: Floats, epsilon: Floats) -> _Pairs:
-        positions = np.stack(np.triu_indices(noise.size, 1), axis=1)
-        units = noise[positions].sum(axis=1)
-        return cls(
-            positions,
-            units,
-            0.5 * np.log(units.max() / units),
-            epsilon[positions].sum(axis=1),
-            noise,
-            0.5 * np.log(noise.max() / noise),
+    positions = np.stack(np.triu_indices(noise.size, 1), axis=1)
+    units = noise[positions].sum(axis=1)  # u_p²
+    extra, group_extra = (0.5 * np.log(each.max() / each) for each in (units, noise))
+    cap = epsilon[positions].sum(axis=1)
+    error, group_error = 1 - confidence, SETTINGS.membership * (1 - confidence)
+    n_differences = SETTINGS.n_ranks * len(positions)
+    n_draws = min(
+        SETTINGS.max_numbers // clocks.size, SETTINGS.max_differences // n_differences, SETTINGS.max_draws
+    )
+    if n_draws >= SETTINGS.min_draws:
+        interval, absolute, of_groups = _draw_levels(
+            clocks, noise, group_extra, (positions, units, extra, cap), n_draws
         )
-
-    def membership(self, level: float) -> Floats:
-        """r_k at the level c of the groups."""
-        return np.asarray(np.sqrt(self.noise * (level + self.group_extra)))
+        group_level = _upper_quantile(of_groups, group_error)
+        interval_level = _upper_quantile(interval, error)
+        # Draws in which some |e_k| exceeds its r_k count as misses of the absolute scale, too.
+        absolute_level = _upper_quantile(np.where(of_groups > group_level, np.inf, absolute), error)
+    else:
+        # Very many groups: Kolmogorov's tails of all of them, and of all pairs, are added up.
+        group_tails, pair_tails = (2 * np.exp(-2 * each).sum() for each in (group_extra, extra))
+        group_level = 0.5 * float(np.log(group_tails / group_error))
+        # Pairs are so many more than groups that a pair's radius exceeds its groups': one c serves both
+        # scales.
+        absolute_level = 0.5 * float(np.log(pair_tails / ((1 - SETTINGS.membership) * error)))
+        # Where DKW's radius is smaller for some pairs, it would need error of its own: then it serves all
+        # pairs.
+        fits = bool((units * (absolute_level + extra) <= cap**2).all())
+        interval_level = absolute_level if fits else np.inf
+    membership = np.sqrt(noise * (group_level + group_extra))  # r_k at the level of the groups
+    return MapRadii(noise, epsilon, membership, interval_level, absolute_level)
 
 
 def _clock(group: GroupScores) -> Floats:
     """A(u) at the grid's ranks u = 1/m, ..., 1: the variance of the weight above, were ranks known."""
-    ranks = np.arange(1, N_RANKS + 1) / N_RANKS
+    ranks = np.arange(1, SETTINGS.n_ranks + 1) / SETTINGS.n_ranks
     if group.weights is None or group.clusters is not None:
         return ranks / group.n_effective
     squares = np.concatenate([[0.0], np.cumsum(group.weights[::-1] ** 2)])
     return np.asarray(np.interp(ranks * group.above[-1], group.above, squares) / group.above[-1] ** 2)
 
 
-def _variances(clocks: Floats) -> Floats:
-    """Variances ``(1 − u)² A(u) + u² (A(1) − A(u))`` of the ranks of each group, at the grid's ranks."""
-    ranks = np.arange(1, N_RANKS + 1) / N_RANKS
-    return np.asarray((1 - ranks) ** 2 * clocks + ranks**2 * (clocks[:, -1:] - clocks))
-
-
-def _simulated(clocks: Floats, pairs: _Pairs, error: float, n_draws: int) -> tuple[Floats, float, float]:
-    """Return the radii r_k, and c of both scales, from draws of the bridges."""
+def _draw_levels(
+    clocks: Floats,
+    noise: Floats,
+    group_extra: Floats,
+    pairs: tuple[Ints, Floats, Floats, Floats],
+    n_draws: int,
+) -> Floats:
+    """Draw bridges of all groups; return the c that each draw needs on either scale, and for its groups."""
     rng = np.random.default_rng(0)
     steps = np.sqrt(np.diff(clocks, axis=1, prepend=0.0))
-    between = _BETWEEN * np.sqrt(clocks[:, -1] / N_RANKS)
+    between = SETTINGS.between * np.sqrt(clocks[:, -1] / SETTINGS.n_ranks)
     levels = np.full((3, n_draws), -np.inf)
-    for first in range(0, n_draws, _BLOCK_DRAWS):
-        block = levels[:, first : first + _BLOCK_DRAWS]
+    for first in range(0, n_draws, SETTINGS.block_draws):
+        block = levels[:, first : first + SETTINGS.block_draws]
         bridges = rng.standard_normal((*steps.shape, block.shape[1]))
-        group_sups = tie_down(bridges, steps) + between[:, None]
-        block[2] = (group_sups**2 / pairs.noise[:, None] - pairs.group_extra[:, None]).max(axis=0)
-        raise_levels(
-            bridges, group_sups, between, pairs.positions, pairs.units, pairs.extra, pairs.cap, block
-        )
-    interval, absolute, of_groups = levels
-    group_level = _upper_quantile(of_groups, MEMBERSHIP_SHARE * error)
-    both = np.where(of_groups > group_level, np.inf, absolute)
-    return pairs.membership(group_level), _upper_quantile(interval, error), _upper_quantile(both, error)
+        group_sups = _tie_down(bridges, steps) + between[:, None]
+        block[2] = (group_sups**2 / noise[:, None] - group_extra[:, None]).max(axis=0)
+        _raise_levels(bridges, group_sups, between, *pairs, block)
+    return levels
 
 
 def _upper_quantile(levels: Floats, error: float) -> float:
@@ -211,18 +201,63 @@ def _upper_quantile(levels: Floats, error: float) -> float:
     Tails fall like ``exp(−2c)``, and the largest of many levels is like Gumbel's: what few draws exceed is
     found from what more do.
     """
-    seen = max(error, TAIL_DRAWS / levels.size)
+    seen = max(error, SETTINGS.tail_draws / levels.size)
     level = float(np.quantile(levels, 1 - seen, method="higher"))
     return level + 0.5 * float(np.log(np.log1p(-seen) / np.log1p(-error)))
 
 
-def _added_up(pairs: _Pairs, error: float) -> tuple[Floats, float, float]:
-    """Return the same for very many groups: no more than Kolmogorov's tails of all of them together."""
-    group_tails = 2 * np.exp(-2 * pairs.group_extra).sum()
-    pair_tails = 2 * np.exp(-2 * pairs.extra).sum()
-    membership = pairs.membership(0.5 * np.log(group_tails / (MEMBERSHIP_SHARE * error)))
-    # Pairs are so many more than groups that a pair's radius exceeds its groups': one c serves both scales.
-    level = 0.5 * float(np.log(pair_tails / ((1 - MEMBERSHIP_SHARE) * error)))
-    # Where DKW is narrower for some pairs, it would have to be paid for besides: then it serves all of them.
-    free = bool((pairs.units * (level + pairs.extra) <= pairs.cap**2).all())
-    return membership, level if free else np.inf, level
+# Bridges lie in an array (K, ranks, draws); inner loops run over the draws, consecutive in memory.
+
+
+@njit(cache=True)
+def _tie_down(numbers: Floats, steps: Floats) -> Floats:
+    """Make bridges of normal numbers, in place, and return the largest absolute value of each."""
+    n_groups, n_ranks, n_draws = numbers.shape
+    sups = np.zeros((n_groups, n_draws))
+    for k in range(n_groups):
+        for b in range(n_draws):
+            numbers[k, 0, b] *= steps[k, 0]
+        for rank in range(1, n_ranks):
+            for b in range(n_draws):
+                numbers[k, rank, b] = numbers[k, rank - 1, b] + steps[k, rank] * numbers[k, rank, b]
+        for rank in range(n_ranks):
+            fraction = (rank + 1) / n_ranks
+            for b in range(n_draws):
+                # The last rank comes last: until then it holds where the path would have ended.
+                value = numbers[k, rank, b] - fraction * numbers[k, n_ranks - 1, b]
+                numbers[k, rank, b] = value
+                sups[k, b] = abs(value) if abs(value) > sups[k, b] else sups[k, b]
+    return sups
+
+
+@njit(cache=True)
+def _raise_levels(
+    bridges: Floats,
+    group_sups: Floats,
+    between: Floats,
+    positions: Ints,
+    units: Floats,
+    extra: Floats,
+    cap: Floats,
+    levels: Floats,
+) -> None:
+    """Raise each draw's c to what its pairs need: in row 0 on the interval scale, in row 1 on the other."""
+    n_draws = bridges.shape[2]
+    widest = np.empty(n_draws)
+    for pair in range(positions.shape[0]):
+        k, j = positions[pair]
+        widest[:] = 0.0
+        for rank in range(bridges.shape[1]):
+            of_k, of_j = bridges[k, rank], bridges[j, rank]
+            for b in range(n_draws):
+                difference = abs(of_k[b] - of_j[b])
+                widest[b] = difference if difference > widest[b] else widest[b]
+        missed = np.sqrt(between[k] ** 2 + between[j] ** 2)
+        for b in range(n_draws):
+            # sup |e_k − e_j| of the draw, and the largest of the four corners in the module's text.
+            difference = widest[b] + missed
+            clipped = max(difference, max(group_sups[k, b], group_sups[j, b]))
+            # Where DKW's radius is the minimum and is exceeded, no c is enough.
+            needed = np.inf if clipped > cap[pair] else clipped**2 / units[pair] - extra[pair]
+            levels[0, b] = max(levels[0, b], needed)
+            levels[1, b] = max(levels[1, b], difference**2 / units[pair] - extra[pair])

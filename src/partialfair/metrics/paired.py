@@ -1,4 +1,4 @@
-"""Does one model have a smaller gap than another? The difference of two gaps, measured on the same rows.
+"""Compare the gaps of two models on the same rows: the difference, with its confidence interval.
 
 Two models that score the same rows have correlated errors, so the difference of their gaps is known better
 than either gap. In the draws of both models every row (or cluster) has the same weight, and the models are
@@ -27,10 +27,10 @@ group's rank reaches an end of the interval, draws are clipped there as the rank
 at an end can only come back into the interval, in truth as in the draws.
 
 As in `partialfair.metrics.bounds`, draws are corrected for few members (by their variance and by Student's
-quantile), and an end is above its estimate by at least what nobody in the sample may have shown.
+quantile), and an end is above its estimate by at least what no row of the sample may have shown.
 
 Demographic parity, equal opportunity and equalized odds compare one proportion per group; their ends use the
-same argument and limits of proportions instead of draws: see `partialfair.metrics._paired_proportions`.
+same argument and limits of proportions instead of draws: see `partialfair.metrics.proportions`.
 
 What is theory and what is simulation: the bounds of single places need no correction for their number, by
 the argument of intersection–union tests. The selection of contenders is the moment selection of Andrews and
@@ -60,22 +60,20 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from partialfair.exceptions import InputError
-from partialfair.metrics._evaluated_scores import EvaluatedScores, read_scores
-from partialfair.metrics._paired_kernels import add_contenders, raise_ends
-from partialfair.metrics._paired_proportions import PairedProportions
-from partialfair.metrics._report_rows import DrawsOfGroups
 from partialfair.metrics.bounds import Differences, PairFluctuations
-from partialfair.metrics.catalogue import METRICS, Metric, n_members, too_few_reason
-from partialfair.metrics.differences import Setting
-from partialfair.metrics.inputs import ScoredGroups
+from partialfair.metrics.catalogue import METRICS, Metric, choose_metrics, draw_groups
+from partialfair.metrics.evaluation import EvaluatedScores, evaluate_scores, too_few_reason
+from partialfair.metrics.inputs import ScoredGroups, Setting
+from partialfair.metrics.proportions import PairedProportions, estimate_proportions
 from partialfair.metrics.resampling import Resamples
-from partialfair.metrics.small_groups import SmallGroup
 from partialfair.utils.checks import random_generator, refuse_lazy
+from partialfair.utils.compiled import njit
 from partialfair.utils.typing import (
     ArrayLike,
     Floats,
     GapScale,
     IntervalLike,
+    Ints,
     MissingGroups,
     RankWithin,
     SmallGroups,
@@ -83,8 +81,6 @@ from partialfair.utils.typing import (
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = ["GapComparison", "GapDifference", "Verdict", "compare_gaps"]
 
 Verdict: TypeAlias = Literal["fairer", "less fair", "not shown"]
 
@@ -182,6 +178,7 @@ def compare_gaps(
     min_group_size: int = 10,
     small_groups: SmallGroups = "list",
     missing_groups: MissingGroups = "error",
+    metrics: Sequence[str] | None = None,
 ) -> GapComparison:
     """Return ``Δ = gap(B) − gap(A)`` by every metric that the data allow, with a confidence interval.
 
@@ -198,14 +195,14 @@ def compare_gaps(
         As in `fairness_report`; the interval is that of both models.
     sample_weight, clusters, n_resamples, random_state, higher_is_better, min_group_size, small_groups
         As in `fairness_report`. Draws cost as much as there are rows, or clusters.
-    missing_groups
+    missing_groups, metrics
         As in `fairness_report`.
 
     Returns
     -------
     GapComparison
-        Of the groups that both models can be judged on: whether a group has enough positives in the interval
-        may depend on the scores.
+        Of the groups that both models can be evaluated on: whether a group has enough positives in the
+        interval may depend on the scores.
 
     Notes
     -----
@@ -220,7 +217,7 @@ def compare_gaps(
     >>> from partialfair.datasets import make_admissions
     >>> from partialfair.metrics import compare_gaps
     >>> data = make_admissions(seed=0)
-    >>> found = compare_gaps(
+    >>> comparison = compare_gaps(
     ...     data.y,
     ...     data.historical_score,
     ...     data.X["test_score"],
@@ -228,7 +225,8 @@ def compare_gaps(
     ...     interval=data.interval,
     ...     random_state=0,
     ... )
-    >>> round(found["statistical_parity"].difference, 2), found["statistical_parity"].verdict
+    >>> row = comparison["statistical_parity"]
+    >>> round(row.difference, 2), row.verdict
     (-0.12, 'not shown')
     """
     refuse_lazy(score_a, "score_a")
@@ -242,8 +240,9 @@ def compare_gaps(
     thresholds = threshold if isinstance(threshold, tuple) else (threshold, threshold)
     if len(thresholds) != 2:
         raise InputError(f"threshold must be one for both models or a pair, not {len(thresholds)}")
-    read = [
-        read_scores(
+    models = []
+    for scores, limit in zip((score_a, score_b), thresholds, strict=True):
+        evaluated = evaluate_scores(
             y_true,
             scores,
             sensitive_features=sensitive_features,
@@ -254,54 +253,32 @@ def compare_gaps(
             rank_within=rank_within,
             pos_label=pos_label,
             sample_weight=sample_weight,
-            # Each row is a cluster of its own: draws then know who is who in both models.
+            # Each row is a cluster of its own: draws then know which rows of the two models are the same.
             clusters=np.arange(n_rows) if clusters is None else clusters,
             n_resamples=n_resamples,
             higher_is_better=higher_is_better,
             min_group_size=min_group_size,
             small_groups=small_groups,
             missing_groups=missing_groups,
+            metrics=metrics,
         )
-        for scores, limit in zip((score_a, score_b), thresholds, strict=True)
-    ]
-    few = {name: _either(name, read) for name in METRICS}
-    omitted = _omitted(read, few, min_group_size)
+        models.append(evaluated)
     seed = int(random_generator(random_state).integers(2**63))
-    draws = [DrawsOfGroups(one.judged.scored, one.setting.threshold, n_resamples, seed) for one in read]
+    omitted = {name: reason for model in models for name, reason in model.omitted.items()}
     rows = []
-    for name, metric in METRICS.items():
+    for name in choose_metrics(metrics):
+        # What a metric leaves out under either model, it leaves out under both, in one order.
+        small = {one.group: one for model in models for one in model.too_few_labelled.get(name, ())}
+        few = {name: tuple(small.values())}
+        a, b = (replace(model, too_few_labelled=few) for model in models)
+        # Each model alone may have two groups to compare, and both together not.
+        reason = too_few_reason(METRICS[name], len(a.scored) - len(small), min_group_size)
+        if reason and name not in omitted:
+            omitted[name] = reason
         if name not in omitted:
-            models = [(drawn, one.setting) for drawn, one in zip(draws, read, strict=True)]
-            rows.append(_difference(name, metric, few[name], models, confidence))
+            rows.append(_difference(name, a, b, confidence, n_resamples, seed))
+    omitted = {name: omitted[name] for name in METRICS if name in omitted}
     return GapComparison(tuple(rows), omitted, confidence, n_resamples)
-
-
-def _either(name: str, read: Sequence[EvaluatedScores]) -> tuple[SmallGroup, ...]:
-    """Return the groups that a metric leaves out under either model, each once, in one order for both."""
-    return tuple({small.group: small for one in read for small in one.few.get(name, ())}.values())
-
-
-def _omitted(
-    read: Sequence[EvaluatedScores], few: dict[str, tuple[SmallGroup, ...]], min_group_size: int
-) -> dict[str, str]:
-    """Why metrics cannot be computed of both models, on the groups that both can be judged on."""
-    omitted = {name: reason for one in read for name, reason in one.omitted.items()}
-    for name, metric in METRICS.items():
-        n_compared = len(read[0].judged.scored) - len(few[name])
-        if name not in omitted and n_compared < 2:
-            omitted[name] = too_few_reason(metric, n_compared, min_group_size)
-    return {name: omitted[name] for name in METRICS if name in omitted}
-
-
-@dataclass(frozen=True, eq=False)
-class _ClippedResamples(Resamples):
-    """Draws that stop at the ends of the interval, as the proportions themselves do."""
-
-    def passed_linearised(
-        self, k: int, positive: bool | None = None, *, beyond: float = 2.0, fading: float = 2.0
-    ) -> Floats:
-        """Return `passed`."""
-        return self.passed(k, positive)
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,15 +305,16 @@ class _Gap:
 
     @property
     def on_cells(self) -> float:
-        """Largest gap on the cells; the exact one differs by what a cell blurs."""
+        """Largest gap on the cells, which differs a little from the exact one."""
         return float(self.pairs.gap.max())
 
     @classmethod
-    def of(cls, metric: Metric, draws: Resamples, setting: Setting, value: float) -> _Gap:
+    def of(
+        cls, metric: Metric, scored: ScoredGroups, draws: Resamples, setting: Setting, value: float
+    ) -> _Gap:
         """Follow a model's contenders through the draws, and with them a lower bound of its gap."""
-        scored = draws.scored
         if metric is METRICS["statistical_parity"]:
-            draws = _ClippedResamples(scored, draws.thresholds, draws.draws)
+            draws = replace(draws, clipped=True)
         differences = metric.differences(draws, setting)
         gap, top = np.zeros(len(differences.pairs)), np.zeros(differences.n_columns)
         for some, starts, block in differences.blocks(np.arange(gap.size)):
@@ -345,45 +323,42 @@ class _Gap:
             largest = block[np.argmax(sizes)]
             if abs(largest[0]) > top[0]:
                 top = largest * np.sign(largest[0])
+        # A second pass: contenders are known once the largest difference is.
         total, weight = np.zeros_like(top), 0.0
         for _, starts, block in differences.blocks(np.arange(gap.size)):
             weight += add_contenders(block, starts, top, _n_deviations(scored), total)
-        members = np.asarray(n_members(metric, scored, setting), dtype=np.float64)
+        members = np.asarray(metric.n_members(scored, setting), dtype=np.float64)
         n_smallest = np.maximum(members[differences.pairs].min(axis=1), 1.0)
         pairs = PairFluctuations(gap, np.ones(gap.size), n_smallest, metric.widest_difference(scored))
-        return cls(*metric.reach(scored, setting, value), differences, pairs, total / weight)
+        least, most = (value, value) if metric.reach is None else metric.reach(scored, setting, value)
+        return cls(least, most, differences, pairs, total / weight)
 
 
 def _difference(
-    name: str,
-    metric: Metric,
-    few: tuple[SmallGroup, ...],
-    models: Sequence[tuple[DrawsOfGroups, Setting]],
-    confidence: float,
+    name: str, a: EvaluatedScores, b: EvaluatedScores, confidence: float, n_resamples: int, seed: int
 ) -> GapDifference:
     """Return the line of one metric; see the module's text."""
-    scored = [draws.select_groups(metric, few) for draws, _ in models]
-    values = [metric.gap(each, setting).value for each, (_, setting) in zip(scored, models, strict=True)]
-    gap_a, gap_b = values
-    if np.isnan(values).any():
+    metric = METRICS[name]
+    models = [(model.compared(name), model.setting) for model in (a, b)]
+    gap_a, gap_b = (metric.gap(*model).value for model in models)
+    if np.isnan([gap_a, gap_b]).any():
         return GapDifference(name, gap_a, gap_b, *[float("nan")] * 6)
-    error = 1 - confidence
     # Each end of the interval may miss with half of the probability, a bound with all of it.
-    errors = (error / 2, error)
-    if metric.proportions is not None:
-        a, b = (
-            metric.proportions(each, setting, confidence)
-            for each, (_, setting) in zip(scored, models, strict=True)
+    errors = ((1 - confidence) / 2, 1 - confidence)
+    if metric.proportions:
+        of_a, of_b = (estimate_proportions(*model, metric.proportions, confidence) for model in models)
+        n_deviations = _n_deviations(models[0][0])
+        upper, lower = (
+            PairedProportions(of_b, of_a, n_deviations),
+            PairedProportions(of_a, of_b, n_deviations),
         )
-        n_deviations = _n_deviations(scored[0])
-        upper, lower = PairedProportions(b, a, n_deviations), PairedProportions(a, b, n_deviations)
-        highs, lows = (np.array([ends.upper_end(share) for share in errors]) for ends in (upper, lower))
+        highs, lows = (np.array([ends.upper_end(error) for error in errors]) for ends in (upper, lower))
         p_value = upper.p_value()
     else:
         # Both models have the metric's stream and the same groups, so rows have the same weights in both.
         drawn_a, drawn_b = (
-            _Gap.of(metric, draws.draw(name, metric, few), setting, value)
-            for (draws, setting), value in zip(models, values, strict=True)
+            _Gap.of(metric, scored, draw_groups(name, scored, setting, n_resamples, seed), setting, value)
+            for (scored, setting), value in zip(models, (gap_a, gap_b), strict=True)
         )
         highs, p_value = _upper_ends(drawn_b, drawn_a, errors)
         lows, _ = _upper_ends(drawn_a, drawn_b, errors)
@@ -401,14 +376,14 @@ def _upper_ends(one: _Gap, other: _Gap, errors: Sequence[float]) -> tuple[Floats
     """Return upper ends of one gap minus the other, and the p-value of "the one is at least the other"."""
     n_draws = other.lower.size - 1
     n_beyond = n_draws - 1 - np.ceil((n_draws - 1) * (1 - np.array(errors))).astype(np.int64)
-    # What nobody would have shown: of the pair under either model, or of the other model's largest pair.
+    # What no row would have shown: of the pair under either model, or of the other model's largest pair.
     n_smallest = np.minimum(one.pairs.n_smallest, other.pairs.n_smallest)
     n_smallest = np.minimum(n_smallest, other.pairs.n_smallest[np.argmax(other.pairs.gap)])
     widest = max(one.pairs.widest, other.pairs.widest)
     compared = replace(one.pairs, n_smallest=n_smallest, widest=widest)
     floors = np.array([compared.unseen(error) for error in errors])
-    # Differences are followed on cells of scores; exact gaps differ by what a cell blurs, and by ties.
-    blurred = (one.most - one.on_cells) - (other.least - other.on_cells)
+    # Differences are followed on cells of scores, where gaps are a little different; and ties shift them.
+    off = (one.most - one.on_cells) - (other.least - other.on_cells)
     ends, p_value = np.full(len(errors), -np.inf), 0.0
     for some, starts, block in one.differences.blocks(np.arange(n_smallest.size)):
         their_block = np.empty((int(other.differences.n_most[some].sum()), n_draws + 1))
@@ -421,8 +396,125 @@ def _upper_ends(one: _Gap, other: _Gap, errors: Sequence[float]) -> tuple[Floats
             n_beyond,
             np.ascontiguousarray(floors[:, some]),
             ends,
-            -blurred,
+            -off,
             (n_smallest[some], widest),
         )
         p_value = max(p_value, chance)
-    return ends + blurred, p_value
+    return ends + off, p_value
+
+
+@njit(cache=True)
+def add_contenders(block: Floats, starts: Ints, top: Floats, n_deviations: float, total: Floats) -> float:
+    """Add the rows that may be the largest in truth, weighted and signed, to ``total``; return their weight.
+
+    A row is a contender if ``|top| − |d_i|`` is at most ``n_deviations`` standard deviations of that
+    difference. Its weight is the square of its variance, compared with the largest variance of its pair.
+    Column 0 is the estimate, the others are draws; ``top`` is positive, and ``starts`` says where each pair's
+    rows begin.
+    """
+    weight, squares = 0.0, np.empty(block.shape[0])
+    for pair in range(starts.size - 1):
+        first, end = starts[pair], starts[pair + 1]
+        for row in range(first, end):
+            squares[row] = np.sum((block[row, 1:] - block[row, 0]) ** 2)
+        largest = squares[first:end].max() if end > first else 0.0
+        for row in range(first, end):
+            values = block[row]
+            sign = -1.0 if values[0] < 0 else 1.0
+            shortfall = top[0] - sign * values[0]
+            spread = np.sum((top[1:] - sign * values[1:] - shortfall) ** 2)
+            if shortfall <= n_deviations * np.sqrt(spread / (top.size - 1)):
+                # Not 0: the only contender may be a row without variance.
+                relative = max((squares[row] / largest) ** 2, 1e-9) if largest > 0 else 1.0
+                weight += relative
+                total += relative * sign * values
+    return weight
+
+
+@njit(cache=True)
+def raise_ends(
+    one: tuple[Floats, Ints],
+    other: tuple[Floats, Ints],
+    reference: Floats,
+    factors: Floats,
+    n_beyond: Ints,
+    floors: Floats,
+    ends: Floats,
+    limit: float,
+    unseen: tuple[Floats, float],
+) -> float:
+    """Raise ``ends`` to the largest upper end of ``±d_j − g``; return the largest p-value.
+
+    Parameters
+    ----------
+    one, other
+        Differences of two models: their block of rows, and where each pair's rows start.
+    reference : (B + 1,)
+        A lower bound of the other model's gap g: the estimate, and the draws.
+    factors : (p,)
+        What each pair's deviations are multiplied by.
+    n_beyond : (l,)
+        Draws beyond each of several quantiles.
+    floors : (l, p)
+        What a pair's ends are above the estimates at least.
+    ends : (l,)
+        Ends so far.
+    limit
+        The value whose p-values are returned: of the null hypothesis that ``±d_j − g`` is at least that.
+    unseen
+        Each pair's smallest sample and how far two rows can differ, for what the sample cannot show.
+    """
+    (block, starts), (block_other, starts_other), (n_smallest, widest) = one, other, unseen
+    n_levels, n_draws = n_beyond.size, reference.size - 1
+    estimates, deviations = np.empty(2), np.empty(2)
+    errors, largest, p_value = np.empty((2, n_draws)), np.empty(n_draws), 0.0
+    for pair in range(starts.size - 1):
+        n_rows, n_theirs = starts[pair + 1] - starts[pair], starts_other[pair + 1] - starts_other[pair]
+        for row in range(n_rows):
+            ours = block[starts[pair] + row]
+            theirs = block_other[starts_other[pair] + (2 * row + 1) * n_theirs // (2 * n_rows)]
+            for sign in (1.0, -1.0):
+                for way in range(2):
+                    estimates[way] = sign * ours[0] - (reference[0] if way == 0 else sign * theirs[0])
+                    squares = 0.0
+                    for b in range(n_draws):
+                        reached = sign * ours[b + 1] - (
+                            reference[b + 1] if way == 0 else sign * theirs[b + 1]
+                        )
+                        errors[way, b] = factors[pair] * (reached - estimates[way])
+                        squares += errors[way, b] ** 2
+                    deviations[way] = max(np.sqrt(squares / n_draws), 1e-12 * widest)
+                # A second way whose end is higher would only widen the first.
+                hopeless = estimates[1] + 2 * deviations[1] > estimates[0] + 2 * deviations[0]
+                n_ways = 1 if hopeless else 2
+                for b in range(n_draws):
+                    largest[b] = errors[0, b] / deviations[0]
+                    if n_ways == 2:
+                        largest[b] = max(largest[b], errors[1, b] / deviations[1])
+                # An end exceeds a value if the quantile exceeds all of the ways' distances from it.
+                distance = -np.inf
+                for way in range(n_ways):
+                    distance = max(distance, (limit - estimates[way]) / deviations[way])
+                excess = limit - estimates[:n_ways].min()
+                missed = (1 - min(max(excess / widest, 0.0), 1.0)) ** n_smallest[pair]
+                chance = (1.0 + np.sum(largest >= distance)) / (1.0 + n_draws)
+                p_value = max(p_value, chance, missed)
+                ordered = False
+                for level in range(n_levels):
+                    floor = floors[level, pair]
+                    distance = -np.inf
+                    for way in range(n_ways):
+                        if estimates[way] + floor <= ends[level]:
+                            distance = max(distance, (ends[level] - estimates[way]) / deviations[way])
+                    # Few rows are sorted: most have too few draws beyond what other rows have reached.
+                    if np.sum(largest > distance) <= n_beyond[level]:
+                        continue
+                    if not ordered:
+                        largest.sort()
+                        ordered = True
+                    quantile = largest[n_draws - 1 - n_beyond[level]]
+                    end = np.inf
+                    for way in range(n_ways):
+                        end = min(end, estimates[way] + max(quantile * deviations[way], floor))
+                    ends[level] = max(ends[level], end)
+    return p_value

@@ -1,35 +1,35 @@
-"""The five partial metrics: exact values, any number of groups, ties and weights.
+"""Compute the exact gaps: the five partial metrics of the paper, and two pairwise ranking metrics.
 
-Each public function returns the gap of the worst pair of groups. Beside it stands a function on
-`ScoredGroups` that also says which pair and where; `fairness_report` calls those. Its scores and thresholds
-are such that higher is better, whatever the users' are. The full (usual) metrics are the case
-``interval=(0, 1)``.
+Any number of groups, ties and weights. Each public function returns the gap of the worst pair of groups. With
+it goes a function of `ScoredGroups` and a `Setting`, which also says which pair that is and where the two
+differ; reports and fits call those. Their scores and thresholds are such that higher is better, whatever the
+users' are. The full (usual) metrics are the case ``interval=(0, 1)``.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import permutations
-from typing import Any, get_args
+from itertools import combinations, permutations
+from typing import Any
 
 import numpy as np
 
+from partialfair.data.groups import LABEL_KINDS
+from partialfair.data.intervals import IntervalSet
 from partialfair.exceptions import UndefinedGapWarning
-from partialfair.metrics import _kernels
 from partialfair.metrics.inputs import (
     GroupScores,
     ScoredGroups,
+    Setting,
     check_gap_scale,
-    check_threshold,
     oriented,
     positives,
     ranked_threshold,
     scored_groups,
 )
-from partialfair.metrics.sweep import pair_aucs, parity_gaps
-from partialfair.utils.checks import check_choice
+from partialfair.metrics.sweep import MANY_GROUPS, pair_aucs, pair_gap, parity_gaps
 from partialfair.utils.typing import (
     ArrayLike,
     Floats,
@@ -41,21 +41,13 @@ from partialfair.utils.typing import (
     Ties,
 )
 
-__all__ = [
-    "WorstGap",
-    "partial_demographic_parity_difference",
-    "partial_equal_opportunity_difference",
-    "partial_equalized_odds_difference",
-    "partial_group_auc_difference",
-    "partial_statistical_parity_difference",
-]
-
-TIE_SHARES = {"half": 0.5, "geq": 1.0}
+# What a tie counts, by ``ties``.
+TIE_WEIGHTS = {"half": 0.5, "geq": 1.0}
 
 
 @dataclass(frozen=True)
 class WorstGap:
-    """The widest gap over all pairs of groups, and where it is.
+    """The largest gap over all pairs of groups, and where it is.
 
     Attributes
     ----------
@@ -69,7 +61,7 @@ class WorstGap:
     ranks
         F̄(θ) in the two groups, counted from the best; nan where there is no θ.
     label
-        Among whom they differ, where a metric compares both labels: True for positives; else None.
+        The label among which they differ, where a metric compares both: True for positives; else None.
     """
 
     value: float
@@ -97,7 +89,7 @@ def partial_statistical_parity_difference(
     """Largest difference between groups in the distribution of scores inside the interval (pSP).
 
     ``max_{k,k'} max_θ |P_k(θ) − P_k'(θ)|`` with ``P_k(θ) = [min(F̄_k(θ), β) − min(F̄_k(θ), α)] / (β − α)``
-    (Def. pdp in the closed form CCDF_onI_all).
+    (Definition 4.2 in its closed form, Appendix C).
 
     Parameters
     ----------
@@ -136,14 +128,10 @@ def partial_statistical_parity_difference(
     1.0
     """
     scored = scored_groups(
-        y_score,
-        sensitive_features,
-        interval,
-        sample_weight,
-        higher_is_better=higher_is_better,
-        missing_groups=missing_groups,
+        y_score, sensitive_features, interval, sample_weight, None, higher_is_better, missing_groups
     )
-    return statistical_parity_gap(scored, gap_scale).value
+    check_gap_scale(gap_scale, scored)
+    return statistical_parity_gap(scored, Setting(gap_scale)).value
 
 
 def partial_demographic_parity_difference(
@@ -158,10 +146,11 @@ def partial_demographic_parity_difference(
     higher_is_better: bool = True,
     missing_groups: MissingGroups = "error",
 ) -> float:
-    """Largest difference between groups in the share of the interval that is selected (pDP).
+    """Largest difference between groups in the proportion of the interval that is selected (pDP).
 
     ``max_{k,k'} |P_k(θ̂) − P_k'(θ̂)|`` at the one threshold θ̂, with P_k as in
-    `partial_statistical_parity_difference` (Def. wpdp). On the absolute scale P_k is not divided by β − α.
+    `partial_statistical_parity_difference` (Definition 4.3). On the absolute scale P_k is not divided by β −
+    α.
 
     Parameters
     ----------
@@ -172,14 +161,10 @@ def partial_demographic_parity_difference(
         As in `partial_statistical_parity_difference`.
     """
     scored = scored_groups(
-        y_score,
-        sensitive_features,
-        interval,
-        sample_weight,
-        higher_is_better=higher_is_better,
-        missing_groups=missing_groups,
+        y_score, sensitive_features, interval, sample_weight, None, higher_is_better, missing_groups
     )
-    return demographic_parity_gap(scored, ranked_threshold(scored, threshold), gap_scale).value
+    check_gap_scale(gap_scale, scored)
+    return demographic_parity_gap(scored, Setting(gap_scale, ranked_threshold(scored, threshold))).value
 
 
 def partial_group_auc_difference(
@@ -195,7 +180,7 @@ def partial_group_auc_difference(
 ) -> float:
     """Distance from ½ of the chance that one group's member outranks another's, inside the interval (pGAUC).
 
-    ``max_{k,k'} |Pr(s ≥ s' | s in the interval of k, s' in that of k') − ½|`` (Def. pgauc).
+    ``max_{k,k'} |Pr(s ≥ s' | s in the interval of k, s' in that of k') − ½|`` (Definition A.1).
 
     Parameters
     ----------
@@ -211,14 +196,9 @@ def partial_group_auc_difference(
         Gap of the worst pair, in [0, ½].
     """
     scored = scored_groups(
-        y_score,
-        sensitive_features,
-        interval,
-        sample_weight,
-        higher_is_better=higher_is_better,
-        missing_groups=missing_groups,
+        y_score, sensitive_features, interval, sample_weight, None, higher_is_better, missing_groups
     )
-    return group_auc_gap(scored, ties).value
+    return group_auc_gap(scored, Setting(ties=ties)).value
 
 
 def partial_equal_opportunity_difference(
@@ -235,11 +215,11 @@ def partial_equal_opportunity_difference(
     higher_is_better: bool = True,
     missing_groups: MissingGroups = "error",
 ) -> float:
-    """Largest difference between groups in the share of the interval's positives that is selected (pEOP).
+    """Largest difference between groups in the selected proportion of the interval's positives (pEOP).
 
     ``max_{k,k'} |T_k − T_k'|`` with ``T_k = Pr(score > θ̂ | group k, label = pos_label, rank in the
-    interval)`` (Def. peop). On the absolute scale the condition on the rank moves to the left of the bar:
-    ``T_k = Pr(score > θ̂, rank in the interval | group k, label = pos_label)``.
+    interval)`` (Definition A.2). On the absolute scale the condition on the rank moves to the left of the
+    bar: ``T_k = Pr(score > θ̂, rank in the interval | group k, label = pos_label)``.
 
     Parameters
     ----------
@@ -263,15 +243,11 @@ def partial_equal_opportunity_difference(
     """
     positive = positives(y_true, pos_label)
     scored = scored_groups(
-        y_score,
-        sensitive_features,
-        interval,
-        sample_weight,
-        positive,
-        higher_is_better=higher_is_better,
-        missing_groups=missing_groups,
+        y_score, sensitive_features, interval, sample_weight, positive, higher_is_better, missing_groups
     )
-    return equal_opportunity_gap(scored, ranked_threshold(scored, threshold), gap_scale, rank_within).value
+    check_gap_scale(gap_scale, scored)
+    setting = Setting(gap_scale, ranked_threshold(scored, threshold), rank_within)
+    return equal_opportunity_gap(scored, setting).value
 
 
 def partial_equalized_odds_difference(
@@ -290,7 +266,7 @@ def partial_equalized_odds_difference(
 ) -> float:
     """Return the larger of the gaps among positives and among negatives (pEOD).
 
-    The maximum of `partial_equal_opportunity_difference` and the same with the other label (Def. peod).
+    The maximum of `partial_equal_opportunity_difference` and the same with the other label (Definition A.3).
 
     Parameters
     ----------
@@ -306,135 +282,224 @@ def partial_equalized_odds_difference(
     """
     positive = positives(y_true, pos_label)
     scored = scored_groups(
-        y_score,
-        sensitive_features,
-        interval,
-        sample_weight,
-        positive,
-        higher_is_better=higher_is_better,
-        missing_groups=missing_groups,
+        y_score, sensitive_features, interval, sample_weight, positive, higher_is_better, missing_groups
     )
-    return equalized_odds_gap(scored, ranked_threshold(scored, threshold), gap_scale, rank_within).value
+    check_gap_scale(gap_scale, scored)
+    setting = Setting(gap_scale, ranked_threshold(scored, threshold), rank_within)
+    return equalized_odds_gap(scored, setting).value
 
 
-def statistical_parity_gap(scored: ScoredGroups, gap_scale: GapScale) -> WorstGap:
+def inter_group_pairwise_difference(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: ArrayLike,
+    pos_label: Any = 1,
+    ties: Ties = "half",
+    sample_weight: ArrayLike | None = None,
+    higher_is_better: bool = True,
+    missing_groups: MissingGroups = "error",
+) -> float:
+    """Gap in ranking one group's positives above another's negatives (Inter-Group Pairwise Fairness).
+
+    ``max_{k≠k'} |A(k⁺, k'⁻) + A(k⁻, k'⁺) − 1|`` with the area under the ROC curve ``A(S, S') = Pr(s ≥ s')``,
+    s drawn from S and s' from S' (a baseline of Appendix G). With ties counted ½ this is ``|A(k⁺, k'⁻) −
+    A(k'⁺, k⁻)|``. In the approximation that the paper trains with, the second sum has its indices swapped;
+    the definition is what is computed here.
+
+    Parameters
+    ----------
+    y_true, y_score, sensitive_features, pos_label, sample_weight, missing_groups
+        As in `partial_equal_opportunity_difference`.
+    ties
+        Count a tie as ½ (``"half"``) or as 1 (``"geq"``, the definition's ≥, under which constant scores have
+        gap 1).
+    higher_is_better
+        False if positives should score lower. With ties counted ½ the gap is the same either way.
+
+    Returns
+    -------
+    float
+        Gap of the worst pair, in [0, 1]; nan with a warning if some group lacks a label.
+    """
+    positive = positives(y_true, pos_label)
+    scored = scored_groups(
+        y_score, sensitive_features, (0.0, 1.0), sample_weight, positive, higher_is_better, missing_groups
+    )
+    return inter_group_gap(scored, Setting(ties=ties)).value
+
+
+def intra_group_pairwise_difference(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: ArrayLike,
+    pos_label: Any = 1,
+    ties: Ties = "half",
+    sample_weight: ArrayLike | None = None,
+    higher_is_better: bool = True,
+    missing_groups: MissingGroups = "error",
+) -> float:
+    """Gap between the groups' own AUCs (Intra-Group Pairwise Fairness).
+
+    ``max_{k,k'} |A(k⁺, k⁻) − A(k'⁺, k'⁻)|``, A as in `inter_group_pairwise_difference` (a baseline of
+    Appendix G).
+
+    Parameters
+    ----------
+    y_true, y_score, sensitive_features, pos_label, ties, sample_weight, higher_is_better, missing_groups
+        As in `inter_group_pairwise_difference`.
+    """
+    positive = positives(y_true, pos_label)
+    scored = scored_groups(
+        y_score, sensitive_features, (0.0, 1.0), sample_weight, positive, higher_is_better, missing_groups
+    )
+    return intra_group_gap(scored, Setting(ties=ties)).value
+
+
+def statistical_parity_gap(scored: ScoredGroups, setting: Setting) -> WorstGap:
     """Worst pair of `partial_statistical_parity_difference`."""
-    check_gap_scale(gap_scale, scored)
-    k, j = (0, 1) if len(scored) == 2 else widest_pair(parity_gaps(scored.groups, gap_scale))
-    a, b = scored.groups[k], scored.groups[j]
-    if gap_scale == "interval":
-        worst = _kernels.clipped_gap(*a.ranked, *b.ranked, a.set_arguments, b.set_arguments)
-    else:
-        worst = _kernels.absolute_gap(*a.ranked, *b.ranked, a.interval.starts, a.interval.lengths)
-    value, theta, rank_a, rank_b = worst
-    return WorstGap(value, (a.label, b.label), theta, (rank_a, rank_b))
+    groups = scored.groups
+    pairs: Iterable[tuple[int, int]] = combinations(range(len(groups)), 2)
+    if len(groups) > MANY_GROUPS:
+        pairs = [widest_pair(parity_gaps(groups, setting.gap_scale))]
+    worst = WorstGap(-1.0, (None, None))
+    for k, j in pairs:
+        value, theta, *ranks = pair_gap(groups[k], groups[j], setting.gap_scale)
+        if value > worst.value:  # of equal gaps the first pair's, as `widest_pair` has it
+            worst = WorstGap(value, (groups[k].label, groups[j].label), theta, (ranks[0], ranks[1]))
+    return worst
 
 
-def demographic_parity_gap(scored: ScoredGroups, threshold: float, gap_scale: GapScale) -> WorstGap:
+def demographic_parity_gap(scored: ScoredGroups, setting: Setting) -> WorstGap:
     """Worst pair of `partial_demographic_parity_difference`."""
-    check_gap_scale(gap_scale, scored)
-    check_threshold(threshold)
-    shares = [selected_share(group, threshold, gap_scale) for group in scored]
-    return _widest_difference(scored, shares, threshold)
+    return _proportions_gap(scored, [selected_proportion(group, setting) for group in scored], setting)
 
 
-def group_auc_gap(scored: ScoredGroups, ties: Ties) -> WorstGap:
+def group_auc_gap(scored: ScoredGroups, setting: Setting) -> WorstGap:
     """Worst pair of `partial_group_auc_difference`; ordered, since ≥ is not symmetric under ties."""
-    check_choice(ties, "ties", get_args(Ties))
-    order = permutations(range(len(scored)), 2)
-    gaps = np.abs(pair_aucs(scored.groups, order, TIE_SHARES[ties]) - 0.5)
+    orders = permutations(range(len(scored)), 2)
+    gaps = np.abs(pair_aucs(scored.groups, orders, TIE_WEIGHTS[setting.ties]) - 0.5)
+    np.fill_diagonal(gaps, -1.0)  # a group is not compared with itself
+    return gap_of_pair(scored, gaps)
+
+
+def equal_opportunity_gap(scored: ScoredGroups, setting: Setting, positive: bool = True) -> WorstGap:
+    """Worst pair of `partial_equal_opportunity_difference`, among the positives or the negatives."""
+    proportions = [labelled_proportion(group, setting, positive) for group in scored]
+    for group, proportion in zip(scored, proportions, strict=True):
+        if np.isnan(proportion):
+            kind = LABEL_KINDS[positive]
+            message = f"group {group.name!r} has no {kind} in the interval, so the gap is undefined"
+            warnings.warn(message, UndefinedGapWarning, stacklevel=3)
+    return _proportions_gap(scored, proportions, setting)
+
+
+def equalized_odds_gap(scored: ScoredGroups, setting: Setting) -> WorstGap:
+    """Worst pair and label of `partial_equalized_odds_difference`."""
+    by_label = [
+        replace(equal_opportunity_gap(scored, setting, label), label=label) for label in (True, False)
+    ]
+    # An undefined gap wins, so that it cannot hide behind a defined one.
+    return max(by_label, key=lambda gap: np.inf if np.isnan(gap.value) else gap.value)
+
+
+def inter_group_gap(scored: ScoredGroups, setting: Setting) -> WorstGap:
+    """Worst pair of `inter_group_pairwise_difference`; ordered, since ≥ is not symmetric under ties."""
+    _warn_of_missing_labels(scored)
+    gaps = np.abs(inter_group_leads(scored, setting.ties))
     np.fill_diagonal(gaps, -1.0)
     return gap_of_pair(scored, gaps)
 
 
-def equal_opportunity_gap(
-    scored: ScoredGroups,
-    threshold: float,
-    gap_scale: GapScale,
-    rank_within: RankWithin,
-    positive: bool = True,
-) -> WorstGap:
-    """Worst pair of `partial_equal_opportunity_difference`, among the positives or the negatives."""
-    check_gap_scale(gap_scale, scored)
-    check_choice(rank_within, "rank_within", get_args(RankWithin))
-    check_threshold(threshold)
-    shares = [labelled_share(group, threshold, gap_scale, rank_within, positive) for group in scored]
-    for group, share in zip(scored, shares, strict=True):
-        if np.isnan(share):
-            kind = "positives" if positive else "negatives"
-            message = f"group {group.name!r} has no {kind} in the interval, so the gap is undefined"
-            warnings.warn(message, UndefinedGapWarning, stacklevel=3)
-    return _widest_difference(scored, shares, threshold)
+def inter_group_leads(scored: ScoredGroups, ties: Ties) -> Floats:
+    """Return ``A(k⁺, j⁻) + A(k⁻, j⁺) − 1`` at ``[k, j]``, k ≠ j; nan where a group lacks a label."""
+    n_groups = len(scored)
+    all_ranks = scored.on(IntervalSet(((0.0, 1.0),)))
+    by_label = [group.with_label(label) for label in (True, False) for group in all_ranks]
+    # Positives are at 0, ..., G − 1 of ``by_label``, negatives at G, ..., 2 G − 1.
+    pairs = [
+        pair for k, j in permutations(range(n_groups), 2) for pair in ((k, n_groups + j), (n_groups + k, j))
+    ]
+    aucs = pair_aucs(by_label, pairs, TIE_WEIGHTS[ties])
+    return np.asarray(aucs[:n_groups, n_groups:] + aucs[n_groups:, :n_groups] - 1.0)
 
 
-def equalized_odds_gap(
-    scored: ScoredGroups, threshold: float, gap_scale: GapScale, rank_within: RankWithin
-) -> WorstGap:
-    """Worst pair and label of `partial_equalized_odds_difference`."""
-    return widest(
-        [
-            replace(
-                equal_opportunity_gap(scored, threshold, gap_scale, rank_within, positive), label=positive
-            )
-            for positive in (True, False)
-        ]
-    )
+def intra_group_gap(scored: ScoredGroups, setting: Setting) -> WorstGap:
+    """Worst pair of `intra_group_pairwise_difference`."""
+    _warn_of_missing_labels(scored)
+    return gap_of_pair(scored, differences(group_aucs(scored, setting.ties)))
 
 
-def selected_share(group: GroupScores, threshold: float, gap_scale: GapScale) -> float:
-    """Share of the group's interval (on the absolute scale: of the group) that is selected."""
-    share = float(group.interval.passed(group.rank(threshold)))
-    return share if gap_scale == "interval" else share * group.interval.measure
+def group_aucs(scored: ScoredGroups, ties: Ties) -> list[float]:
+    """Return ``A(k⁺, k⁻)`` of every group; nan for those that lack a label."""
+    aucs = []
+    for group in scored.on(IntervalSet(((0.0, 1.0),))):
+        by_label = [group.with_label(label) for label in (True, False)]
+        aucs.append(float(pair_aucs(by_label, [(0, 1)], TIE_WEIGHTS[ties])[0, 1]))
+    return aucs
 
 
-def labelled_share(
-    group: GroupScores, threshold: float, gap_scale: GapScale, rank_within: RankWithin, positive: bool
-) -> float:
-    """Return ``T_k`` of `partial_equal_opportunity_difference` for one label; nan if nobody counts."""
+def selected_proportion(group: GroupScores, setting: Setting) -> float:
+    """Proportion of the group's interval (on the absolute scale: of the group) that is selected."""
+    assert setting.threshold is not None
+    proportion = float(group.interval.passed(group.rank(setting.threshold)))
+    return proportion if setting.gap_scale == "interval" else proportion * group.interval.measure
+
+
+def labelled_proportion(group: GroupScores, setting: Setting, positive: bool) -> float:
+    """Return ``T_k`` of `partial_equal_opportunity_difference` for one label; nan if it has no members."""
     assert group.positive is not None
     with_label = group.positive == positive
     if not with_label.any():
         return float("nan")
-    if rank_within == "group_and_label":
-        return selected_share(group.with_label(positive), threshold, gap_scale)
+    # Ranks among members with the label, as in the paper's training constraint.
+    if setting.rank_within == "group_and_label":
+        return selected_proportion(group.with_label(positive), setting)
+    # Ranks of the whole group (Definition A.2): members count by the fraction of the interval that they hold.
     in_band = group.in_band[with_label]
-    selected = in_band[group.scores[with_label] > threshold].sum()
-    if gap_scale == "absolute":
+    selected = in_band[group.scores[with_label] > setting.threshold].sum()
+    if setting.gap_scale == "absolute":
         weights = np.ones(group.n) if group.weights is None else group.weights
-        share = group.interval.measure * selected / (weights[with_label].sum() / weights.sum())
-        return min(float(share), 1.0)  # all of them selected may round to a little more
+        proportion = group.interval.measure * selected / (weights[with_label].sum() / weights.sum())
+        return min(float(proportion), 1.0)  # all of them selected may round to a little more
     total = in_band.sum()
     return float(selected / total) if total > 0 else float("nan")
 
 
-def _widest_difference(scored: ScoredGroups, shares: list[float], threshold: float) -> WorstGap:
-    """Widest difference between per-group shares at one threshold; undefined shares come first."""
-    gap = gap_of_pair(scored, differences(shares))
+def _proportions_gap(scored: ScoredGroups, proportions: list[float], setting: Setting) -> WorstGap:
+    """Largest difference between the groups' proportions at one threshold, and their ranks there."""
+    assert setting.threshold is not None
+    gap = gap_of_pair(scored, differences(proportions))
     of_label = {group.label: group for group in scored}
-    rank_a, rank_b = (float(of_label[label].rank(threshold)) for label in gap.groups)
-    return replace(gap, threshold=threshold, ranks=(rank_a, rank_b))
+    rank_a, rank_b = (float(of_label[label].rank(setting.threshold)) for label in gap.groups)
+    return replace(gap, threshold=setting.threshold, ranks=(rank_a, rank_b))
 
 
-def differences(shares: Sequence[float]) -> Floats:
-    """``|share_k − share_j|`` at ``[k, j]`` for k < j; −1 elsewhere."""
-    values = np.asarray(shares)
-    gaps = np.abs(values[:, None] - values[None, :])
-    gaps[np.tril_indices(values.size)] = -1.0
+def differences(values: Sequence[float]) -> Floats:
+    """``|value_k − value_j|`` at ``[k, j]`` for k < j; −1 elsewhere."""
+    by_group = np.asarray(values)
+    gaps = np.abs(by_group[:, None] - by_group[None, :])
+    gaps[np.tril_indices(by_group.size)] = -1.0
     return np.asarray(gaps)
 
 
 def gap_of_pair(scored: ScoredGroups, gaps: Floats) -> WorstGap:
-    """Widest of a matrix of gaps by pair."""
+    """Return the largest of a matrix of gaps by pair."""
     k, j = widest_pair(gaps)
     return WorstGap(float(gaps[k, j]), (scored.groups[k].label, scored.groups[j].label))
 
 
 def widest_pair(gaps: Floats) -> tuple[int, int]:
-    """Position of the widest gap, the first of several; an undefined one wins, as in `widest`."""
+    """Return the position of the largest gap, the first of several; an undefined one wins."""
     k, j = divmod(int(np.argmax(np.where(np.isnan(gaps), np.inf, gaps))), gaps.shape[1])
     return k, j
 
 
-def widest(gaps: list[WorstGap]) -> WorstGap:
-    """Return the widest gap; an undefined one wins, so that it cannot hide behind a defined one."""
-    return max(gaps, key=lambda gap: np.inf if np.isnan(gap.value) else gap.value)
+def _warn_of_missing_labels(scored: ScoredGroups) -> None:
+    for group in scored:
+        assert group.positive is not None
+        if group.positive.all() or not group.positive.any():
+            kind = LABEL_KINDS[not group.positive.all()]
+            message = f"group {group.name!r} has no {kind}, so pairwise gaps are undefined"
+            warnings.warn(message, UndefinedGapWarning, stacklevel=3)

@@ -1,31 +1,34 @@
-"""All metrics of one set of scores, with confidence intervals that are right for a maximum."""
+"""Report all metrics of one set of scores, with confidence intervals that are right for a maximum."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from partialfair.data.groups import MAX_GROUPS, Groups, group_name, label_kind
-from partialfair.metrics._evaluated_scores import read_scores
-from partialfair.metrics._report_rows import DrawsOfGroups, ReportRow, metric_row
-from partialfair.metrics.catalogue import METRICS
-from partialfair.metrics.differences import Setting
-from partialfair.metrics.inputs import ScoredGroups, ranked_threshold
-from partialfair.metrics.pairs import PairGap, pair_gaps
-from partialfair.metrics.small_groups import (
+from partialfair.metrics.bounds import Fluctuation, bound_fluctuation
+from partialfair.metrics.catalogue import METRICS, draw_groups
+from partialfair.metrics.evaluation import (
     MERGED,
     TOO_FEW,
+    EvaluatedScores,
     GroupSummary,
     SmallGroup,
-    group_summary,
+    evaluate_scores,
+    summarize_group,
 )
+from partialfair.metrics.inputs import ScoredGroups
+from partialfair.metrics.proportions import ProportionGaps, estimate_proportions
 from partialfair.utils.checks import random_generator
 from partialfair.utils.typing import (
     ArrayLike,
     GapScale,
+    GroupLabel,
     IntervalLike,
     MissingGroups,
     RankWithin,
@@ -35,51 +38,154 @@ from partialfair.utils.typing import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["METRICS", "FairnessReport", "ReportRow", "fairness_report"]
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ReportRow:
+    """One metric: its gap, confidence interval, and where the worst pair differs.
+
+    Attributes
+    ----------
+    metric, value, low, high
+        Name, gap of the worst pair, and the ends of the confidence interval of the gap: it holds the true
+        maximum over all pairs, whichever pair is worst in truth. nan if undefined.
+    groups
+        Labels of the worst pair.
+    threshold, ranks
+        Score at which they differ most, in the units of the scores, and its rank from the best in the two
+        groups; nan for pairwise metrics.
+    sizes
+        Members of the two groups.
+    label
+        Among whom they differ, where the metric compares both labels: True for positives; else None.
+    at_least, at_most
+        One-sided bounds, each by itself with the report's confidence: the gap is shown to exceed anything
+        below ``at_least``, and shown to be at most ``at_most``.
+    fluctuation, least, most
+        How far the gap may be from the truth, and what ``low`` and ``high`` are measured from: the gap
+        itself, or less and more where ties make it uncertain which scores belong to the interval.
+    largest
+        The largest gap that there can be: 1 for shares.
+    """
+
+    metric: str
+    value: float
+    low: float
+    high: float
+    groups: tuple[GroupLabel, GroupLabel]
+    threshold: float
+    ranks: tuple[float, float]
+    sizes: tuple[int, int]
+    label: bool | None
+    at_least: float
+    at_most: float
+    fluctuation: Fluctuation | ProportionGaps | None
+    least: float
+    most: float
+    largest: float
+
+    def __repr__(self) -> str:
+        pair = " / ".join(map(group_name, self.groups))
+        return f"<{self.metric}: {self.value:.4g} ({self.low:.4g} to {self.high:.4g}), {pair}>"
+
+    def bound_above(self, error: float) -> float:
+        """Return what ``at_most`` is at another error: the true gap exceeds it with that probability."""
+        return min(self.largest, self.value + self.radius(error)) if self.fluctuation else float("nan")
+
+    def radius(self, error: float) -> float:
+        """Return how far above the gap that bound is, were there no largest gap."""
+        return self.most - self.value + self.fluctuation.above(error) if self.fluctuation else float("nan")
+
+    def p_value(self, tolerance: float) -> float:
+        """P-value of the null hypothesis that the true gap is at most ``tolerance``."""
+        if self.fluctuation is None:
+            return float("nan")
+        return self.fluctuation.p_value(self.least - tolerance)
+
+
+@dataclass(frozen=True)
+class PairGap:
+    """The gap between two groups.
+
+    Attributes
+    ----------
+    groups
+        Their labels.
+    value, low, high
+        The gap, and the ends of its confidence interval: that of this pair by itself, were it the only one
+        looked at. The interval of a report's line is that of the maximum over all pairs.
+    label
+        Among whom they differ most, where the metric compares both labels: True for positives; else None.
+    """
+
+    groups: tuple[GroupLabel, GroupLabel]
+    value: float
+    low: float
+    high: float
+    label: bool | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FairnessReport:
-    """What `fairness_report` found.
+    """What `fairness_report` measured.
 
     Attributes
     ----------
     rows
         One per metric.
-    omitted
-        Metrics that could not be computed, each with the reason.
-    groups
-        One summary per group that is judged.
-    small_groups
-        Groups with too few members in the interval to be judged.
-    merged_groups
-        Small groups that are judged together, as the group "small groups".
-    too_few_labelled
-        For metrics that need labels: groups that this metric leaves out because they have too few positives
-        or negatives.
-    n_missing
-        Rows that were left out because they have no group.
-    gap_scale, rank_within, threshold, confidence, n_resamples, higher_is_better, min_group_size
+    threshold, confidence, n_resamples, min_group_size
         The settings; the threshold is in the units of the scores.
-    scored
-        The sorted scores of the groups that are judged, with labels, from which pages are made: negated where
-        lower is better. A pickled report holds them.
     """
 
     rows: tuple[ReportRow, ...]
-    omitted: dict[str, str]
-    groups: tuple[GroupSummary, ...]
-    gap_scale: GapScale
-    rank_within: RankWithin
     threshold: float | None
     confidence: float
     n_resamples: int
-    scored: ScoredGroups
     min_group_size: int
-    small_groups: tuple[SmallGroup, ...] = ()
-    merged_groups: tuple[SmallGroup, ...] = ()
-    too_few_labelled: dict[str, tuple[SmallGroup, ...]] = field(default_factory=dict)
+    _evaluated: EvaluatedScores
     _pairs: dict[str, list[PairGap]] = field(default_factory=dict)
+
+    @property
+    def omitted(self) -> dict[str, str]:
+        """Metrics that could not be computed, each with the reason."""
+        return self._evaluated.omitted
+
+    @cached_property
+    def groups(self) -> tuple[GroupSummary, ...]:
+        """One summary per group that is evaluated."""
+        return tuple(summarize_group(group) for group in self.scored)
+
+    @property
+    def small_groups(self) -> tuple[SmallGroup, ...]:
+        """Groups with too few members in the interval to be evaluated."""
+        return self._evaluated.small
+
+    @property
+    def merged_groups(self) -> tuple[SmallGroup, ...]:
+        """Small groups that are evaluated together, as the group "small groups"."""
+        return self._evaluated.merged
+
+    @property
+    def too_few_labelled(self) -> dict[str, tuple[SmallGroup, ...]]:
+        """For metrics that need labels: groups left out for too few positives or negatives."""
+        return self._evaluated.too_few_labelled
+
+    @property
+    def scored(self) -> ScoredGroups:
+        """The sorted scores of the groups that are evaluated, with labels; negated where lower is better.
+
+        HTML reports are made of them, and a pickled report holds them.
+        """
+        return self._evaluated.scored
+
+    @property
+    def gap_scale(self) -> GapScale:
+        """The scale of the gaps."""
+        return self._evaluated.setting.gap_scale
+
+    @property
+    def rank_within(self) -> RankWithin:
+        """Among which rows ranks are counted where labels are compared."""
+        return self._evaluated.setting.rank_within
 
     @property
     def higher_is_better(self) -> bool:
@@ -88,14 +194,14 @@ class FairnessReport:
 
     @property
     def n_missing(self) -> int:
-        """Number of rows without a group."""
+        """Number of rows that were left out because they have no group."""
         return self.scored.n_missing
 
     @property
     def coverage(self) -> str:
-        """Who is not judged, for headlines: "2 of 5 groups too few to judge"; empty if everybody is."""
-        judged = len(self.groups) - bool(self.merged_groups)
-        n_groups = judged + len(self.small_groups) + len(self.merged_groups)
+        """What is not evaluated, for headlines: "2 of 5 groups too few to judge"; empty if all groups are."""
+        n_single = len(self.scored) - bool(self.merged_groups)
+        n_groups = n_single + len(self.small_groups) + len(self.merged_groups)
         said = []
         if self.small_groups:
             said.append(f"{len(self.small_groups)} of {n_groups} groups {TOO_FEW}")
@@ -107,32 +213,34 @@ class FairnessReport:
         return "; ".join(said)
 
     def evaluated(self, groups: Groups) -> Groups:
-        """Return groups as they are judged here: none for those too few, and one for those merged."""
-        labels = tuple(group.group for group in self.groups)
+        """Return groups as they are evaluated here: none for those too small, and one for those merged."""
+        labels = tuple(group.label for group in self.scored)
         joined = {group.group: MERGED for group in self.merged_groups}
         names = [joined.get(label, label) for label in groups.labels]
         return groups.regroup([labels.index(name) if name in labels else -1 for name in names], labels)
 
     @property
     def worst(self) -> ReportRow:
-        """The row with the widest gap, of those that are shares; gaps in units of scores are left out."""
-        shares = [row for row in self.rows if METRICS[row.metric].largest <= 1]
-        return max(shares, key=lambda row: -1.0 if np.isnan(row.value) else row.value)
+        """The row with the largest gap, of those that are proportions: not in units of scores."""
+        comparable = [row for row in self.rows if METRICS[row.metric].largest <= 1]
+        return max(comparable, key=lambda row: -1.0 if np.isnan(row.value) else row.value)
 
     @property
     def assurance(self) -> str:
-        """How sure the intervals are, each by itself and all at once, in a sentence."""
+        """With what confidence the intervals hold, each by itself and simultaneously, in a sentence."""
         each = f"Each interval holds by itself with {100 * self.confidence:g} % confidence"
-        n_intervals = sum(row.fluctuation is not None for row in self.rows)
-        if n_intervals < 2 or self.joint_confidence == 0:
+        if self._n_intervals < 2 or self.joint_confidence == 0:
             return f"{each}."
-        return f"{each}; all {n_intervals} at once with at least {100 * self.joint_confidence:.3g} %."
+        return f"{each}; all {self._n_intervals} at once with at least {100 * self.joint_confidence:.3g} %."
 
     @property
     def joint_confidence(self) -> float:
-        """Confidence that all m intervals hold at once, at least: ``1 − m (1 − confidence)``."""
-        n_intervals = sum(row.fluctuation is not None for row in self.rows)
-        return max(0.0, 1 - n_intervals * (1 - self.confidence))
+        """Confidence that all m intervals hold simultaneously, at least: ``1 − m (1 − confidence)``."""
+        return max(0.0, 1 - self._n_intervals * (1 - self.confidence))
+
+    @property
+    def _n_intervals(self) -> int:
+        return sum(row.fluctuation is not None for row in self.rows)
 
     def __repr__(self) -> str:
         table = self.to_frame().to_string()
@@ -175,17 +283,23 @@ class FairnessReport:
         the maximum.
         """
         if metric not in self._pairs:
-            self._pairs[metric] = self._pair_gaps(self[metric])
+            fluctuation, gaps = self[metric].fluctuation, []
+            if fluctuation is not None:  # else the gap is undefined
+                scored, setting = self._evaluated.compared(metric), self._evaluated.setting
+                positions, values, lows, highs = fluctuation.pair_ends()
+                of_pair: dict[tuple[int, int], list[int]] = {}
+                for row, (k, j) in enumerate(np.sort(positions, axis=1).tolist()):
+                    of_pair.setdefault((k, j), []).append(row)  # both orders, or labels, are rows of one pair
+                for (k, j), rows in of_pair.items():
+                    pair = replace(scored, groups=(scored.groups[k], scored.groups[j]))
+                    gap = METRICS[metric].gap(pair, setting)
+                    # Differences are followed on cells of scores, where the gap is a little different.
+                    off = gap.value - float(values[rows].max())
+                    low = max(float(lows[rows].max()) + off, 0.0)
+                    high = min(float(highs[rows].max()) + off, METRICS[metric].largest)
+                    gaps.append(PairGap(gap.groups, gap.value, low, high, gap.label))
+            self._pairs[metric] = sorted(gaps, key=lambda gap: -gap.value)
         return list(self._pairs[metric])
-
-    def _pair_gaps(self, row: ReportRow) -> list[PairGap]:
-        if row.fluctuation is None:
-            return []
-        absent = [group.group for group in self.too_few_labelled.get(row.metric, ())]
-        compared = replace(self.scored, groups=tuple(g for g in self.scored if g.label not in absent))
-        ranked = None if self.threshold is None else ranked_threshold(self.scored, self.threshold)
-        setting = Setting(self.gap_scale, ranked, self.rank_within)
-        return pair_gaps(METRICS[row.metric], compared, setting, row.fluctuation)
 
     def pairs_frame(self) -> pd.DataFrame:
         """One line per metric and pair of groups, the widest gap of each metric first; see `pairs`."""
@@ -203,32 +317,26 @@ class FairnessReport:
         """One line per metric; ranks count from the best."""
         import pandas as pd
 
-        return pd.DataFrame(
-            [
-                {
-                    "metric": row.metric,
-                    "value": row.value,
-                    "low": row.low,
-                    "high": row.high,
-                    "at_least": row.at_least,
-                    "at_most": row.at_most,
-                    "group_a": group_name(row.groups[0]),
-                    "group_b": group_name(row.groups[1]),
-                    "score": row.threshold,
-                    "rank_a": row.ranks[0],
-                    "rank_b": row.ranks[1],
-                    "n_a": row.sizes[0],
-                    "n_b": row.sizes[1],
-                }
-                for row in self.rows
-            ]
-        ).set_index("metric")
+        ends = ["value", "low", "high", "at_least", "at_most"]
+        place = ["group_a", "group_b", "score", "rank_a", "rank_b", "n_a", "n_b"]
+        lines = [
+            (
+                row.metric,
+                *(getattr(row, end) for end in ends),
+                *map(group_name, row.groups),
+                row.threshold,
+                *row.ranks,
+                *row.sizes,
+            )
+            for row in self.rows
+        ]
+        return pd.DataFrame(lines, columns=["metric", *ends, *place]).set_index("metric")
 
     def to_html(self, path: str | Path | None = None, *, title: str = "Fairness audit") -> str | None:
-        """Write the interactive page of these scores, or return it if no path is given.
+        """Write the interactive HTML report of these scores, or return it if no path is given.
 
         It is one file that opens offline: the unfairness map, and all metrics on any interval of whole
-        percents. It holds summaries of the scores, from which those of small groups could be told.
+        percents. It holds summaries of the scores, from which those of small groups could be inferred.
         """
         from partialfair.report import audit_page, write_page
 
@@ -239,7 +347,7 @@ class FairnessReport:
         return None
 
     def groups_frame(self) -> pd.DataFrame:
-        """One line per group; ``judged`` is False for those that are too few to judge."""
+        """One line per group; ``judged`` is False for those that are too small to evaluate."""
         import pandas as pd
 
         every = [*self.groups, *self.small_groups]
@@ -270,6 +378,7 @@ def fairness_report(
     small_groups: SmallGroups = "list",
     missing_groups: MissingGroups = "error",
     max_groups: int = MAX_GROUPS,
+    metrics: Sequence[str] | None = None,
 ) -> FairnessReport:
     """Compute every partial metric that the data allow, each with a confidence interval.
 
@@ -284,7 +393,7 @@ def fairness_report(
         that need it are left out.
     confidence
         Nominal coverage of each interval; see `partialfair.metrics.bounds` for how it is reached, and
-        `partialfair.metrics._proportions` for metrics at one threshold.
+        `partialfair.metrics.proportions` for metrics at one threshold.
     rank_within, pos_label
         As in `partial_equal_opportunity_difference`.
     clusters
@@ -296,16 +405,19 @@ def fairness_report(
         Seed or generator of the draws. Each metric has its own random stream, so its interval does not depend
         on options that other metrics need.
     min_group_size
-        A group with fewer effective members inside the interval is too small to be judged. Metrics that need
-        labels leave out, in the same way, groups with too few positives or negatives.
+        A group with fewer effective members inside the interval is too small to be evaluated. Metrics that
+        need labels leave out, in the same way, groups with too few positives or negatives.
     small_groups
         What to do with those: ``"list"`` them in ``report.small_groups``, ``"merge"`` them into one group
-        called ``"small groups"`` (judged if it is large enough, else they are listed), or ``"keep"`` them,
-        and judge all. What is merged are groups with too few members; those with enough of them, but too few
-        positives or negatives, are only left out of the metrics that need these.
+        called ``"small groups"`` (evaluated if it is large enough, else they are listed), or ``"keep"`` them,
+        and evaluate all. What is merged are groups with too few members; those with enough of them, but too
+        few positives or negatives, are only left out of the metrics that need these.
     max_groups
         More groups raise `InputError`: a column of numbers given by mistake has thousands, and time and
         memory grow with the number of pairs.
+    metrics
+        Names of the metrics, from `partialfair.metrics.catalogue.METRICS`; None for those that reports have
+        by default, the five partial and the two pairwise ones. Fewer metrics have a higher joint confidence.
 
     Returns
     -------
@@ -314,7 +426,7 @@ def fairness_report(
     Warns
     -----
     SmallGroupWarning
-        If some group is too small to be judged, or has fewer than 30 effective members, in all or with one
+        If some group is too small to be evaluated, or has fewer than 30 effective members, in all or with one
         label, inside the interval.
     IdleThresholdWarning
         If the threshold's rank lies outside the interval of some group (between its parts, too), among its
@@ -336,7 +448,7 @@ def fairness_report(
     ('statistical_parity', ('North', 'Islands'))
     """
     seed = int(random_generator(random_state).integers(2**63))
-    read = read_scores(
+    evaluated = evaluate_scores(
         y_true,
         y_score,
         sensitive_features=sensitive_features,
@@ -354,27 +466,41 @@ def fairness_report(
         small_groups=small_groups,
         missing_groups=missing_groups,
         max_groups=max_groups,
+        metrics=metrics,
     )
-    judged, setting, few, omitted = read.judged, read.setting, read.few, read.omitted
-    scored = judged.scored
-    draws = DrawsOfGroups(scored, setting.threshold, n_resamples, seed)
-    rows = tuple(
-        metric_row(name, metric, draws, few.get(name, ()), setting, confidence)
-        for name, metric in METRICS.items()
-        if name not in omitted
-    )
-    return FairnessReport(
-        rows,
-        omitted,
-        tuple(group_summary(group) for group in scored),
-        gap_scale,
-        rank_within,
-        threshold,
-        confidence,
-        n_resamples,
-        scored,
-        min_group_size,
-        judged.small,
-        judged.merged,
-        few,
+    rows = tuple(metric_row(name, evaluated, confidence, n_resamples, seed) for name in evaluated.metrics)
+    return FairnessReport(rows, threshold, confidence, n_resamples, min_group_size, evaluated)
+
+
+def metric_row(
+    name: str, evaluated: EvaluatedScores, confidence: float, n_resamples: int, seed: int
+) -> ReportRow:
+    """Return the line of one metric; see `fairness_report`."""
+    metric, setting, scored = METRICS[name], evaluated.setting, evaluated.compared(name)
+    gap = metric.gap(scored, setting).in_units(scored.higher_is_better)
+    sizes = {group.label: group.n for group in scored}
+    fluctuation: Fluctuation | ProportionGaps | None = None
+    low = high = at_least = at_most = least = most = float("nan")
+    if not np.isnan(gap.value):
+        if metric.proportions:
+            fluctuation = estimate_proportions(scored, setting, metric.proportions, confidence)
+        else:
+            fluctuation = bound_fluctuation(
+                metric.differences(draw_groups(name, scored, setting, n_resamples, seed), setting),
+                confidence,
+                metric.n_members(scored, setting),
+                metric.widest_difference(scored),
+                around_half=metric.around_half,
+            )
+        least = most = gap.value  # what the ends are measured from
+        if metric.reach is not None:
+            least, most = metric.reach(scored, setting, gap.value)
+        # Each end of the interval may miss with half of the probability, a bound with all of it.
+        errors = ((1 - confidence) / 2, 1 - confidence)
+        low, at_least = (max(0.0, least - fluctuation.below(error)) for error in errors)
+        high, at_most = (min(metric.largest, most + fluctuation.above(error)) for error in errors)
+    pair = (sizes[gap.groups[0]], sizes[gap.groups[1]])
+    place = (gap.groups, gap.threshold, gap.ranks, pair, gap.label)
+    return ReportRow(
+        name, gap.value, low, high, *place, at_least, at_most, fluctuation, least, most, metric.largest
     )

@@ -1,4 +1,4 @@
-"""Bayesian-bootstrap draws of groups of scores, on cells of scores.
+"""Resample groups of scores by a Bayesian bootstrap, on cells of scores.
 
 The draws are a Bayesian bootstrap (exponential weights) on cells of scores: a cell with weight W = Σw and V =
 Σw² gets a Gamma weight of mean W and variance V. Weights thus count as sampling weights: a row of weight 2 is
@@ -6,18 +6,20 @@ one observation, not two. The number of cells, and so the cost of a draw, does n
 rows. Where rows belong together, in clusters, each cluster has one exponential weight, which all its rows
 share in whatever cells, groups and labels they are.
 
-Nor does it grow without end with the number of groups. Knots between which nobody in a group scores cost that
-group nothing, and beyond `MAX_CELLS` occupied cells every second, third, ... knot is kept. What that blurs: a
-fluctuation is followed at the knots alone, and its largest value between two knots is missed. With 200 groups
-of thousands each some 50 knots are left, half of them in and around the interval; the share of a group
-between two of these is about 1 % where its standard error is at least as much, so that the radius of such an
-interval is smaller by some hundredths. Groups of a few dozen lose nothing: each of their members has a cell.
+Nor does it grow without end with the number of groups. Knots between which a group has no score cost that
+group nothing, and beyond `KnotSettings.max_cells` occupied cells only every second, third, ... knot stays.
+What that loses: a fluctuation is followed at the knots alone, and its largest value between two knots is
+missed. With 200 groups of thousands each some 50 knots are left, half of them in and around the interval; the
+share of a group between two of these is about 1 % where its standard error is at least as much, so that the
+radius of such an interval is smaller by some hundredths. Groups of a few dozen lose nothing: each of their
+members has a cell.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -25,22 +27,30 @@ from scipy import sparse
 from partialfair.metrics.inputs import GroupScores, ScoredGroups
 from partialfair.utils.typing import Floats, Ints
 
-__all__ = ["GroupDraws", "Resamples", "resample"]
+# The members of a group with each label; without labels all of them, at None.
+_ByLabel: TypeAlias = dict[bool | None, GroupScores]
 
-N_KNOTS = 512
-"""Thresholds at which distributions are followed, over all groups (at least 8 for each)."""
 
-EVEN_GROUPS = 10
-"""Up to here groups take their knots at the same ranks; more of them in turns, to cover the ranks between."""
+@dataclass(frozen=True)
+class KnotSettings:
+    """At how many thresholds distributions are followed."""
 
-MAX_CELLS = 20_000
-"""Occupied cells of all groups and labels: a thousand draws of them take 160 MB and a second."""
+    # Over all groups (at least 8 for each).
+    n_knots: int = 512
+    # Up to so many groups take their knots at the same ranks; more of them in turns, to cover the ranks
+    # between.
+    even_groups: int = 10
+    # Occupied cells of all groups and labels: a thousand draws of them need 160 MB and a second.
+    max_cells: int = 20_000
+    # So many knots stay whatever the number of groups.
+    min_knots: int = 32
+    # Weights of clusters that are held at a time: as much as stays near the processor.
+    block_bytes: int = 4 << 20
 
-MIN_KNOTS = 32
-"""So many knots are kept whatever the number of groups."""
+
+SETTINGS = KnotSettings()
 
 _GOLDEN = (np.sqrt(5) - 1) / 2
-_BLOCK_BYTES = 4 << 20  # weights of clusters that are held at once: as much as stays near the processor
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,11 +81,15 @@ class Resamples:
         Knots, descending. Cell j holds the scores in ``(thresholds[j], thresholds[j − 1]]``, cell J the rest.
     draws
         One for each group.
+    clipped
+        Whether draws of `passed_linearised` stop at the ends of the interval, as the proportions themselves
+        do.
     """
 
     scored: ScoredGroups
     thresholds: Floats
     draws: tuple[GroupDraws, ...]
+    clipped: bool = False
 
     @property
     def n_columns(self) -> int:
@@ -104,7 +118,7 @@ class Resamples:
         return np.asarray(sums / totals)
 
     def passed(self, k: int, positive: bool | None = None) -> Floats:
-        """Share of the group's interval above the threshold below each of its cells."""
+        """Fraction of the group's interval above the threshold below each of its cells."""
         return self.scored.groups[k].interval.passed(self.ranks(k, positive))
 
     def passed_linearised(
@@ -117,9 +131,12 @@ class Resamples:
         true gap of 0 too rarely (92–93 % at 250 members for a nominal 95 %). So the slope goes on beyond each
         end and then fades out: by default over 2/√n, at least four standard errors, and as much again.
         """
+        if self.clipped:
+            return self.passed(k, positive)
         group = self.scored.groups[k]
         ranks = self.ranks(k, positive)
         data = ranks[:, :1]
+        # The label's part of the group's effective size.
         total = self.weights(k, positive)[:, 0].sum()
         root_n = np.sqrt(group.n_effective * total / self.weights(k)[:, 0].sum())
         distance = np.full(data.shape, np.inf)
@@ -133,25 +150,24 @@ def resample(
     scored: ScoredGroups, *, threshold: float | None, n_resamples: int, rng: np.random.Generator
 ) -> Resamples:
     """Draw Bayesian-bootstrap weights for every cell of every group."""
-    by_label = [_by_label(group) for group in scored]
-    thresholds = _thinned(_knots(scored, threshold), threshold, by_label)
+    by_label: list[_ByLabel] = [
+        {None: group}
+        if group.positive is None
+        else {label: group.with_label(label) for label in (True, False)}
+        for group in scored
+    ]
+    thresholds = _thin(_knots(scored, threshold), threshold, by_label)
     if scored.groups[0].clusters is not None:
         return Resamples(scored, thresholds, _draw_clusters(by_label, thresholds, n_resamples, rng))
     draws = tuple(_draw_cells(members, thresholds, n_resamples, rng) for members in by_label)
     return Resamples(scored, thresholds, draws)
 
 
-def _by_label(group: GroupScores) -> dict[bool | None, GroupScores]:
-    if group.positive is None:
-        return {None: group}
-    return {label: group.with_label(label) for label in (True, False)}
-
-
 def _knots(scored: ScoredGroups, threshold: float | None) -> Floats:
     """Thresholds from each group's quantiles: half over all ranks, half in and around its interval."""
-    per_group = max(N_KNOTS // len(scored), 8)
+    per_group = max(SETTINGS.n_knots // len(scored), 8)
     # Multiples of the golden ratio fill the steps between knots evenly, however many groups there are.
-    turns = [None if len(scored) <= EVEN_GROUPS else k * _GOLDEN % 1 for k in range(len(scored))]
+    turns = [None if len(scored) <= SETTINGS.even_groups else k * _GOLDEN % 1 for k in range(len(scored))]
     knots = [_group_knots(group, per_group, turn) for group, turn in zip(scored, turns, strict=True)]
     if threshold is not None:
         knots.append(np.array([threshold]))
@@ -161,11 +177,18 @@ def _knots(scored: ScoredGroups, threshold: float | None) -> Floats:
 def _group_knots(group: GroupScores, n_knots: int, turn: float | None) -> Floats:
     if group.n <= n_knots:
         return group.scores
-    margin = 2 / np.sqrt(group.n_effective)
-    parts = [_spaced(0.0, 1.0, n_knots // 2, turn)]
+
+    def space(low: float, high: float, n_ranks: int) -> Floats:
+        """Space ranks evenly from end to end; or each, by its turn, that far on its way to the next."""
+        if turn is None:
+            return np.linspace(low, high, n_ranks)
+        return low + (np.arange(n_ranks) + turn) * (high - low) / n_ranks
+
+    margin = 2 / np.sqrt(group.n_effective)  # at least four standard errors of a rank
+    parts = [space(0.0, 1.0, n_knots // 2)]
     for low, high in group.interval.parts:
         n_inside = max(2, round(n_knots / 2 * (high - low) / group.interval.measure))
-        parts.append(_spaced(max(0.0, low - margin), min(1.0, high + margin), n_inside, turn))
+        parts.append(space(max(0.0, low - margin), min(1.0, high + margin), n_inside))
     ranks = np.concatenate(parts)
     if group.weights is None:
         n_above = np.floor(ranks * group.n).astype(np.int64)
@@ -174,30 +197,21 @@ def _group_knots(group: GroupScores, n_knots: int, turn: float | None) -> Floats
     return np.asarray(group.scores[group.n - 1 - np.minimum(n_above, group.n - 1)])
 
 
-def _spaced(low: float, high: float, n_ranks: int, turn: float | None) -> Floats:
-    """Evenly spaced ranks from end to end; in turns, each that far on its way to the next."""
-    if turn is None:
-        return np.linspace(low, high, n_ranks)
-    return low + (np.arange(n_ranks) + turn) * (high - low) / n_ranks
-
-
-def _thinned(
-    knots: Floats, threshold: float | None, by_label: Sequence[dict[bool | None, GroupScores]]
-) -> Floats:
-    """Keep every first, second, third, ... knot, and the threshold, until few enough cells are occupied."""
+def _thin(knots: Floats, threshold: float | None, by_label: Sequence[_ByLabel]) -> Floats:
+    """Leave every first, second, third, ... knot, and the threshold, until few enough cells are occupied."""
     members = [group for labels in by_label for group in labels.values()]
-    if len(members) * (knots.size + 1) <= MAX_CELLS:
+    if len(members) * (knots.size + 1) <= SETTINGS.max_cells:
         return knots
     occupied = np.array([_n_in_cells(group, knots) > 0 for group in members])
-    for step in range(1, max(knots.size // MIN_KNOTS, 1) + 1):
-        keep = np.arange(knots.size) % step == step // 2
+    for step in range(1, max(knots.size // SETTINGS.min_knots, 1) + 1):
+        stays = np.arange(knots.size) % step == step // 2
         if threshold is not None:
-            keep |= knots == threshold
-        # A cell of the kept knots begins after each of them, the first one at the top.
-        begins = np.concatenate([[0], np.flatnonzero(keep) + 1])
-        if np.logical_or.reduceat(occupied, begins, axis=1).sum() <= MAX_CELLS:
+            stays |= knots == threshold
+        # A cell of the knots that stay begins after each of them, the first one at the top.
+        begins = np.concatenate([[0], np.flatnonzero(stays) + 1])
+        if np.logical_or.reduceat(occupied, begins, axis=1).sum() <= SETTINGS.max_cells:
             break
-    return np.asarray(knots[keep])
+    return np.asarray(knots[stays])
 
 
 def _n_in_cells(group: GroupScores, thresholds: Floats) -> Ints:
@@ -206,17 +220,28 @@ def _n_in_cells(group: GroupScores, thresholds: Floats) -> Ints:
 
 
 def _draw_cells(
-    by_label: dict[bool | None, GroupScores], thresholds: Floats, n_resamples: int, rng: np.random.Generator
+    by_label: _ByLabel, thresholds: Floats, n_resamples: int, rng: np.random.Generator
 ) -> GroupDraws:
     counts = {label: _n_in_cells(group, thresholds) for label, group in by_label.items()}
     cells = np.flatnonzero(np.asarray(sum(counts.values())))
     weights: dict[bool | None, Floats] = {}
     for label, group in by_label.items():
+        total = squares = counts[label].astype(np.float64)  # Σw and Σw² of each cell
+        if group.weights is not None:
+            # Summed cell by cell: differences of running sums would drown small cells in large weights.
+            cell = np.repeat(np.arange(total.size), counts[label])
+            from_top = group.weights[::-1]
+            total, squares = (
+                np.bincount(cell, weights=amounts, minlength=counts[label].size).astype(
+                    np.float64, copy=False
+                )
+                for amounts in (from_top, from_top**2)
+            )
         drawn = np.zeros((cells.size, n_resamples + 1))
-        total, squares = _sums_in_cells(group, counts[label])
         occupied = np.flatnonzero(total[cells] > 0)
         total, squares = total[cells[occupied]], squares[cells[occupied]]
         drawn[occupied, 0] = total
+        # The Gamma distribution of mean Σw and variance Σw²: a sum of that many exponential weights.
         shape, scale = total**2 / squares, squares / total
         drawn[occupied, 1:] = rng.gamma(shape, scale, size=(n_resamples, occupied.size)).T
         weights[label] = drawn
@@ -224,24 +249,28 @@ def _draw_cells(
 
 
 def _draw_clusters(
-    by_label: Sequence[dict[bool | None, GroupScores]],
-    thresholds: Floats,
-    n_resamples: int,
-    rng: np.random.Generator,
+    by_label: Sequence[_ByLabel], thresholds: Floats, n_resamples: int, rng: np.random.Generator
 ) -> tuple[GroupDraws, ...]:
     """Draw one exponential weight for every cluster, and add up what the cells of all groups have of them."""
     members = [group for labels in by_label for group in labels.values()]
-    sums = [_cluster_sums(group, thresholds) for group in members]
-    n_clusters = max(each.shape[1] for each in sums)
-    cells_with_draws = sparse.vstack([_of_width(each, n_clusters) for each in sums], format="csr")
-    drawn = np.empty((cells_with_draws.shape[0], n_resamples + 1))
-    drawn[:, 0] = np.asarray(cells_with_draws.sum(axis=1)).ravel()
-    step = max(_BLOCK_BYTES // (8 * n_clusters), 1)
+    clusters = [group.clusters for group in members if group.clusters is not None]
+    n_clusters = max(int(codes.max(initial=0)) + 1 for codes in clusters)
+    weight_of_clusters = []  # that each cluster has in each cell: (n_cells, n_clusters) of each member
+    for group, codes in zip(members, clusters, strict=True):
+        counts = _n_in_cells(group, thresholds)
+        cell = np.repeat(np.arange(counts.size), counts)
+        weights = np.ones(group.n) if group.weights is None else group.weights[::-1]
+        shape = (counts.size, n_clusters)
+        weight_of_clusters.append(sparse.coo_array((weights, (cell, codes[::-1])), shape=shape).tocsr())
+    weight_in_cells = sparse.vstack(weight_of_clusters, format="csr")
+    drawn = np.empty((weight_in_cells.shape[0], n_resamples + 1))
+    drawn[:, 0] = np.asarray(weight_in_cells.sum(axis=1)).ravel()
+    step = max(SETTINGS.block_bytes // (8 * n_clusters), 1)
     for first in range(1, n_resamples + 1, step):
         n_draws = min(step, n_resamples + 1 - first)
-        # In rows of draws, so that a seed gives a cluster the same weights however many are drawn at once.
+        # In rows of draws, so that a seed gives a cluster the same weights however many are drawn at a time.
         weights = rng.standard_exponential(size=(n_draws, n_clusters))
-        drawn[:, first : first + n_draws] = cells_with_draws @ weights.T
+        drawn[:, first : first + n_draws] = weight_in_cells @ weights.T
     per_member = iter(np.split(drawn, len(members)))
     draws = []
     for labels in by_label:
@@ -249,31 +278,3 @@ def _draw_clusters(
         cells = np.flatnonzero(np.sum([each[:, 0] for each in rows.values()], axis=0))
         draws.append(GroupDraws(cells, {label: each[cells] for label, each in rows.items()}))
     return tuple(draws)
-
-
-def _cluster_sums(group: GroupScores, thresholds: Floats) -> sparse.csr_array:
-    """Weight that each cluster has in each cell of a group: (n_cells, n_clusters)."""
-    counts = _n_in_cells(group, thresholds)
-    assert group.clusters is not None
-    cell = np.repeat(np.arange(counts.size), counts)
-    weights = np.ones(group.n) if group.weights is None else group.weights[::-1]
-    n_clusters = int(group.clusters.max(initial=0)) + 1
-    return sparse.coo_array((weights, (cell, group.clusters[::-1])), shape=(counts.size, n_clusters)).tocsr()
-
-
-def _of_width(sums: sparse.csr_array, n_columns: int) -> sparse.csr_array:
-    return sparse.csr_array((sums.data, sums.indices, sums.indptr), shape=(sums.shape[0], n_columns))
-
-
-def _sums_in_cells(group: GroupScores, counts: Ints) -> tuple[Floats, Floats]:
-    """Σw and Σw² of each cell."""
-    if group.weights is None:
-        return counts.astype(np.float64), counts.astype(np.float64)
-    # Summed cell by cell: differences of running sums would drown small cells in large weights.
-    cell = np.repeat(np.arange(counts.size), counts)
-    from_top = group.weights[::-1]
-    total, squares = (
-        np.bincount(cell, weights=amounts, minlength=counts.size).astype(np.float64, copy=False)
-        for amounts in (from_top, from_top**2)
-    )
-    return total, squares

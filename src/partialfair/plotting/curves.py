@@ -8,7 +8,7 @@ import numpy as np
 
 from partialfair.data.intervals import as_interval_set
 from partialfair.exceptions import InputError
-from partialfair.metrics.curve import RankCurve
+from partialfair.metrics.map import RankCurve
 from partialfair.plotting.style import (
     INTERVAL_COLOUR,
     MAX_SHOWN,

@@ -1,7 +1,7 @@
-"""Scores of models that cannot be trained again, moved so that groups are alike on an interval."""
+"""Scores of models that cannot be trained again, moved so that groups are similar on an interval."""
 
 from partialfair.postprocessing.adjuster import PartialParityAdjuster
+from partialfair.postprocessing.fitting import Adjustment
 from partialfair.postprocessing.maps import ScoreMap
-from partialfair.postprocessing.result import Adjustment
 
 __all__ = ["Adjustment", "PartialParityAdjuster", "ScoreMap"]

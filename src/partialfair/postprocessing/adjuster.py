@@ -1,9 +1,9 @@
-"""Scores of any model, moved by the least so that groups are alike on an interval."""
+"""Move scores of any model by the least so that groups are similar on an interval."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -12,14 +12,21 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from partialfair.data.groups import Groups, encode_groups
+from partialfair.data.groups import encode_groups
 from partialfair.estimators.inputs import in_columns_of, names_of
 from partialfair.exceptions import InputError
-from partialfair.metrics.inputs import oriented, scored_groups
+from partialfair.metrics.inputs import oriented, read_groups, scored_groups
 from partialfair.metrics.report import FairnessReport, fairness_report
-from partialfair.postprocessing._fitting import Asked, fitted_maps, measured
-from partialfair.postprocessing._scorer import Response, Scorer, as_scores, read_scorer
-from partialfair.postprocessing.maps import LARGEST_SCORE, ScoreMap, maps_frame, read_maps, write_maps
+from partialfair.postprocessing.fitting import AdjustmentTask, calibrate, fit_maps
+from partialfair.postprocessing.maps import (
+    LARGEST_SCORE,
+    ScoreMap,
+    apply_maps,
+    maps_frame,
+    read_maps,
+    write_maps,
+)
+from partialfair.postprocessing.scorer import Response, Scorer, as_scores, read_scorer
 from partialfair.utils.checks import (
     check_choice,
     check_count,
@@ -30,7 +37,6 @@ from partialfair.utils.checks import (
     shown,
 )
 from partialfair.utils.state import StoredAsPairs
-from partialfair.utils.text import listed
 from partialfair.utils.typing import ArrayLike, Floats, GapScale, IntervalLike, MissingGroups
 
 if TYPE_CHECKING:
@@ -59,14 +65,13 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
     """Moves scores by the least so that the gap between groups on an interval is at most ``max_gap``.
 
     ``min Σ w (s' − s)²`` subject to partial statistical parity (or partial demographic parity at one
-    threshold) of the new scores s', measured exactly, and to the order within every group: nobody overtakes a
-    member of their own group, and nobody is tied with one who was not before. For models that cannot be
-    trained again. People outside the interval move only where the order forces them to. There is no
-    randomness.
+    threshold) of the new scores s', evaluated exactly, and to the order within every group: no row overtakes
+    another of its group, and none are tied that were not before. For models that cannot be trained again.
+    Rows outside the interval move only where the order forces them to. There is no randomness.
 
-    **The new scores depend on the group**, so scoring needs it, and a person's score would be another in
-    another group. Using the group so may be unlawful where you are; models of `PartialFairClassifier` need no
-    group at prediction. The promise is about the rows of ``fit``: `report` says what others show.
+    **The new scores depend on the group**, so scoring needs it, and a row's score would be another in another
+    group. Using the group so may be unlawful where you are; models of `PartialFairClassifier` need no group
+    at prediction. The constraint is about the rows of ``fit``: `report` evaluates others.
 
     Parameters
     ----------
@@ -195,30 +200,44 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         sample_weight : (n,)
             Weight 2 is the row twice, weight 0 the row absent: in the change and in the groups' ranks.
         """
-        asked = self._asked()
+        task = self._read_task()  # settings are checked before any work
         scores = self._scores(X, sensitive_features)
+        groups = read_groups(_require_groups(sensitive_features), scores.size, self.missing_groups)
         scored = scored_groups(
             scores,
-            _needed(sensitive_features),
+            groups,
             self.interval,
             sample_weight,
             higher_is_better=self.higher_is_better,
             missing_groups=self.missing_groups,
         )
-        found = fitted_maps(scored, asked)
+        maps, adjustment = fit_maps(scored, task)
         self._group_columns = names_of(sensitive_features)
-        self.maps_ = tuple(self._in_units(one) for one in found.maps)
-        adjusted = self._mapped(scores, self._groups(sensitive_features, scores.size))
-        self.result_ = measured(
-            found, asked, (scores, adjusted), y, self._classes, sensitive_features, sample_weight
+        # From the units of ranked scores to the users', with the ends of their range.
+        if not self.higher_is_better:
+            maps = tuple(one.turned for one in maps)
+        bounds = self._range
+        self.maps_ = maps if bounds is None else tuple(one.with_fixed_ends(bounds) for one in maps)
+        classes = None if self.scorer is None else self._scorer.classes
+        after, before = (
+            calibrate(given, y, classes, groups, sample_weight)
+            for given in (apply_maps(self.maps_, scores, groups), scores)
         )
+        self.result_ = replace(adjustment, calibration=after, calibration_before=before)
         return self
 
     def transform(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
         """Return the new scores, in the shape of X where X holds the scores."""
         check_is_fitted(self, "maps_")
         scores = self._scores(X, sensitive_features)
-        adjusted = self._mapped(scores, self._groups(sensitive_features, scores.size))
+        groups = encode_groups(
+            in_columns_of(self._group_columns, _require_groups(sensitive_features)),
+            n_rows=scores.size,
+            missing=self.missing_groups,
+            advice="; missing_groups='ignore' leaves such scores as they are",
+        )
+        adjusted = apply_maps(self.maps_, scores, groups)
+        # As transformers do: a column in, a column out.
         column = self.scorer is None and np.ndim(X) == 2
         return adjusted[:, None] if column else adjusted
 
@@ -248,7 +267,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
 
     @available_if(_has_classes)
     def predict_proba(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
-        """Return the new scores beside their complements, where the scorer gives probabilities."""
+        """Return the complements of new scores, and these, where the scorer gives probabilities."""
         scores = self.transform(X, sensitive_features)
         return np.column_stack([1 - scores, scores])
 
@@ -264,7 +283,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
     def groups_(self) -> npt.NDArray[Any]:
         """The groups, in the order of the maps."""
         check_is_fitted(self, "maps_")
-        labels = np.empty(len(self.maps_), dtype=object)
+        labels = np.empty(len(self.maps_), dtype=object)  # tuples stay one label each
         labels[:] = [one.group for one in self.maps_]
         return labels
 
@@ -298,9 +317,9 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         min_group_size: int = 10,
         random_state: Any = None,
     ) -> FairnessReport:
-        """Judge the new scores of rows that `fit` has not seen: what can be said of new people.
+        """Evaluate the new scores of rows that `fit` has not seen: what can be said of the population.
 
-        ``report["statistical_parity"].at_most`` is a gap that, with that confidence, the new scores of people
+        ``report["statistical_parity"].at_most`` is a gap that, with that confidence, the new scores of rows
         like these do not exceed. The rows must not be those of `fit`: there the gap is ``max_gap`` by
         construction, and bounds would be too good to be true.
 
@@ -338,7 +357,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
 
     def check(self) -> None:
         """Refuse maps that could not move scores, as a file may hold; one that is not fitted is as new."""
-        held = vars(self).get("maps_", ())
+        held = vars(self).get("maps_", ())  # attributes alone: a file may lack settings
         if not (isinstance(held, tuple) and all(isinstance(one, ScoreMap) for one in held)):
             raise InputError("its maps_ are no maps of scores")
         for one in held:
@@ -350,12 +369,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
     def _scorer(self) -> Scorer:
         return read_scorer(self.scorer, self.response)
 
-    @property
-    def _classes(self) -> Sequence[Any] | None:
-        classes = None if self.scorer is None else self._scorer.classes
-        return None if classes is None else classes.tolist()
-
-    def _asked(self) -> Asked:
+    def _read_task(self) -> AdjustmentTask:
         """Check the settings, and return them in the units of ranked scores."""
         check_number(self.max_gap, "max_gap", low=0.0, high=1.0)
         check_choice(self.constraint, "constraint", ("statistical_parity", "demographic_parity"))
@@ -368,8 +382,9 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         threshold = None
         if self.constraint == "demographic_parity":
             check_number(self.constraint_threshold, "constraint_threshold")
+            # Like scores, turned where lower is better.
             threshold = oriented(float(self.constraint_threshold or 0.0), self.higher_is_better)
-        return Asked(
+        return AdjustmentTask(
             self.constraint,
             float(self.max_gap),
             self.gap_scale,
@@ -383,7 +398,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
     def _range(self) -> tuple[float, float] | None:
         if self.score_range is not None:
             try:
-                low, high = map(float, self.score_range)
+                low, high = map(float, self.score_range)  # two numbers, in any container
             except (TypeError, ValueError, OverflowError):
                 low, high = 1.0, 0.0
             if not low < high:
@@ -391,6 +406,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
                     f"score_range must be (low, high) with low < high, not {shown(self.score_range)}"
                 )
             return low, high
+        # Probabilities have a range without being told; both ends become knots that stay.
         probabilities = self.scorer is not None and self._scorer.method == "predict_proba"
         return (0.0, 1.0) if probabilities else None
 
@@ -413,33 +429,8 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
                 )
         return scores
 
-    def _groups(self, sensitive_features: ArrayLike | None, n_rows: int) -> Groups:
-        """Return the group of every row among those with a map; −1 where it is missing and may be."""
-        source = in_columns_of(self._group_columns, _needed(sensitive_features))
-        advice = "; missing_groups='ignore' leaves such scores as they are"
-        given = encode_groups(source, n_rows=n_rows, missing=self.missing_groups, advice=advice)
-        known = [one.group for one in self.maps_]
-        for label in given.labels:
-            if label not in known:
-                names = listed([shown(one) for one in known], most=8)
-                raise InputError(f"group {shown(label)} was not seen in fit, which saw {names}")
-        return given.regroup([known.index(label) for label in given.labels], tuple(known))
 
-    def _mapped(self, scores: Floats, groups: Groups) -> Floats:
-        adjusted = scores.copy()
-        for k, one in enumerate(self.maps_):
-            rows = groups.codes == k
-            adjusted[rows] = one(scores[rows])
-        return adjusted
-
-    def _in_units(self, one: ScoreMap) -> ScoreMap:
-        """Return a map of ranked scores as one of the users', with the ends of their range."""
-        if not self.higher_is_better:
-            one = one.turned
-        return one if self._range is None else one.fixed_at(self._range)
-
-
-def _needed(sensitive_features: ArrayLike | None) -> ArrayLike:
+def _require_groups(sensitive_features: ArrayLike | None) -> ArrayLike:
     if sensitive_features is None:
         raise InputError("scores are moved group by group: give sensitive_features, in scoring as in fit")
     return sensitive_features

@@ -1,34 +1,25 @@
-"""The map of each group's scores: knots from → to, straight in between."""
+"""Maps of scores, one a group: knots from → to, straight in between; in memory, as tables and as files."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from partialfair.data.groups import group_name
+from partialfair.data.groups import Groups, group_name
 from partialfair.exceptions import InputError
 from partialfair.utils.checks import shown
 from partialfair.utils.files import write_file
+from partialfair.utils.text import listed
 from partialfair.utils.typing import Floats, GroupLabel
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "LARGEST_SCORE",
-    "SCHEMA",
-    "ScoreMap",
-    "maps_frame",
-    "maps_record",
-    "read_maps",
-    "score_map",
-    "write_maps",
-]
 
 LARGEST_SCORE = 1e100
 """Squares of larger scores, and their sums, leave the range of floats."""
@@ -60,11 +51,12 @@ class ScoreMap:
     def __call__(self, scores: Floats) -> Floats:
         """Return the new scores; knots are hit exactly, and so is everything where nothing moves."""
         knots, values = self.knots, self.values
-        if knots.size == 1:
+        if knots.size == 1:  # a shift
             return np.asarray(np.where(scores == knots[0], values[0], scores + (values[0] - knots[0])))
         left = np.clip(np.searchsorted(knots, scores, side="right") - 1, 0, knots.size - 2)
         below, above = values[left], values[left + 1]
         share = (scores - knots[left]) / (knots[left + 1] - knots[left])
+        # Rounding must not carry a score beyond its neighbors, or the order would break.
         moved = np.clip(below + share * (above - below), below, above)
         still = (below == knots[left]) & (above == knots[left + 1])
         moved = np.where(still, scores, moved)
@@ -84,7 +76,7 @@ class ScoreMap:
                 f"the map of group {shown(self.group)} does not rise strictly from score to score"
             )
 
-    def fixed_at(self, bounds: tuple[float, float]) -> ScoreMap:
+    def with_fixed_ends(self, bounds: tuple[float, float]) -> ScoreMap:
         """Return the map with both ends of a range as knots that stay, so that no score leaves it."""
         low, high = bounds
         knots, values = self.knots, self.values
@@ -97,6 +89,7 @@ class ScoreMap:
     @property
     def turned(self) -> ScoreMap:
         """The same map of negated scores."""
+        # Subtracted from 0, so that 0 does not become −0.
         inside = tuple((0.0 - high, 0.0 - low) for low, high in reversed(self.inside))
         return ScoreMap(self.group, 0.0 - self.knots[::-1], 0.0 - self.values[::-1], inside)
 
@@ -107,6 +100,19 @@ def score_map(group: GroupLabel, knots: Floats, values: Floats) -> ScoreMap:
     needless = np.zeros(knots.size, dtype=np.bool_)
     needless[1:-1] = still[:-2] & still[1:-1] & still[2:]
     return ScoreMap(group, knots[~needless], values[~needless])
+
+
+def apply_maps(maps: Sequence[ScoreMap], scores: Floats, groups: Groups) -> Floats:
+    """Return new scores by the map of each row's group; scores of rows without a group stay."""
+    of_group = {one.group: one for one in maps}
+    adjusted = scores.copy()
+    for code, label in enumerate(groups.labels):
+        if label not in of_group:
+            names = listed([shown(known) for known in of_group], most=8)
+            raise InputError(f"group {shown(label)} was not seen in fit, which saw {names}")
+        rows = groups.codes == code
+        adjusted[rows] = of_group[label](scores[rows])
+    return adjusted
 
 
 def maps_frame(maps: tuple[ScoreMap, ...]) -> pd.DataFrame:
@@ -162,7 +168,7 @@ def read_maps(path: str | os.PathLike[str]) -> tuple[tuple[ScoreMap, ...], tuple
         raise InputError(f"{path} is no table of an adjuster: its schema is not {SCHEMA!r}")
     try:
         columns = tuple(map(str, record.get("columns", ())))
-        "".join(columns).encode()
+        "".join(columns).encode()  # half a character is a ValueError; see `_read_map`
         maps = tuple(_read_map(line) for line in record["groups"])
     except (KeyError, TypeError, ValueError, OverflowError):
         raise InputError(f"{path} is damaged: it does not hold rising scores of groups") from None

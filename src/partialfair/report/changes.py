@@ -27,8 +27,8 @@ import numpy as np
 from partialfair.data.groups import group_name, members_text
 from partialfair.data.intervals import as_interval_set, interval_text
 from partialfair.metrics import band_changes
-from partialfair.metrics.inputs import encoded_groups, oriented
-from partialfair.metrics.stays import GridPlaces, grid_stays
+from partialfair.metrics.inputs import oriented, read_groups
+from partialfair.metrics.membership import GridPlaces, grid_stays
 from partialfair.report.sections import Section
 from partialfair.report.summary import DISCLOSED, N_GRID
 from partialfair.utils.checks import finite_vector
@@ -155,7 +155,7 @@ def interval_changes(
     ]
     n_rows = vectors[0].size
     weights = np.ones(n_rows) if sample_weight is None else finite_vector(sample_weight, "sample_weight")
-    groups = encoded_groups(sensitive_features, n_rows, missing_groups)
+    groups = read_groups(sensitive_features, n_rows, missing_groups)
     members, left_out = [], 0
     for code, label in enumerate(groups.labels):
         rows = np.flatnonzero((groups.codes == code) & (weights > 0))

@@ -12,7 +12,6 @@ from partialfair.data.intervals import as_interval_set
 from partialfair.exceptions import InputError
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.report import FairnessReport
-from partialfair.metrics.text import fixed
 from partialfair.optimization.solvers import GOOD
 from partialfair.report.changes import IntervalChanges, interval_changes
 from partialfair.report.rendering import (
@@ -24,6 +23,7 @@ from partialfair.report.rendering import (
 )
 from partialfair.report.sections import Section, audited_section, pairs_section
 from partialfair.utils.files import write_file
+from partialfair.utils.text import fixed
 
 if TYPE_CHECKING:
     from partialfair.estimators.path import FairnessPath, PathPoint

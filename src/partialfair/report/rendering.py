@@ -20,9 +20,9 @@ import numpy as np
 from partialfair.data.groups import group_name, members_text
 from partialfair.exceptions import InputError
 from partialfair.metrics.catalogue import METRICS
+from partialfair.metrics.evaluation import TOO_FEW, SmallGroup
 from partialfair.metrics.inputs import ranked_threshold
 from partialfair.metrics.report import FairnessReport
-from partialfair.metrics.small_groups import TOO_FEW, SmallGroup
 from partialfair.report.changes import IntervalChanges
 from partialfair.report.sections import Section, audited_line
 from partialfair.report.summary import DISCLOSED, N_GRID, Worst, leading_pairs, summarise

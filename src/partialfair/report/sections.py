@@ -11,9 +11,8 @@ import numpy as np
 from partialfair.data.groups import group_name, label_kind
 from partialfair.data.intervals import interval_text
 from partialfair.metrics.catalogue import METRICS
-from partialfair.metrics.pairs import PairGap
-from partialfair.metrics.report import FairnessReport, ReportRow
-from partialfair.metrics.small_groups import TOO_FEW
+from partialfair.metrics.evaluation import TOO_FEW
+from partialfair.metrics.report import FairnessReport, PairGap, ReportRow
 from partialfair.utils.text import listed
 
 __all__ = ["Section", "audited_line", "audited_section", "pairs_section"]

@@ -1,7 +1,7 @@
 """What a page needs to know of one model's scores: enough for exact gaps, whatever the number of rows.
 
 Intervals end on whole percents. Between two groups, the visits of the rank curve to the cells of that grid
-(see `partialfair.metrics._kernels.grid_visits`) determine statistical parity and the group AUC on all of
+(see `partialfair.metrics.grid`) determine statistical parity and the group AUC on all of
 them; the gaps at a threshold follow from each group's ranks and positives there and at whole percents.
 
 Gaps come from ranks alone, which count from the best score. Scores are only shown, in the users' units.
@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from partialfair.data.intervals import running_weight, tie_ends
-from partialfair.metrics import _kernels, ranking
+from partialfair.metrics import grid
 from partialfair.metrics.discrete import DiscreteScores, score_span
 from partialfair.metrics.inputs import GroupScores, ScoredGroups, oriented
 from partialfair.metrics.map_radii import MapRadii
-from partialfair.metrics.sweep import visits_of_pairs
+from partialfair.metrics.partial import group_aucs, inter_group_leads
 from partialfair.utils.typing import Floats, Ints
 
 __all__ = ["DISCLOSED", "N_GRID", "Worst", "leading_pairs", "packed", "summarise"]
@@ -206,7 +206,7 @@ class _Ladder:
 def _visits(scored: ScoredGroups, pair: Pair) -> tuple[Ints, Floats]:
     """Follow the rank curve of two groups."""
     a, b = (scored.groups[position] for position in pair)
-    cells, visits = _kernels.grid_visits(*a.ranked, *b.ranked, N_GRID)
+    cells, visits = grid.grid_visits(*a.ranked, *b.ranked, N_GRID)
     return cells, visits
 
 
@@ -225,17 +225,17 @@ class Worst:
         values = {kind: np.where(np.tri(N_GRID, k=-1) > 0, np.nan, -1.0) for kind in kinds}
         pair: dict[str, Ints] = {kind: np.zeros((N_GRID, N_GRID), dtype=np.int64) for kind in kinds}
         bottom = 0.0
-        for position, curve in enumerate(visits_of_pairs(scored.groups, N_GRID)):
-            visits = (curve.cells, curve.visits, N_GRID)
-            bottom = max(bottom, _kernels.bottom_lead(*visits))
+        for position, curve in enumerate(grid.visits_of_pairs(scored.groups, N_GRID)):
+            visits = (*curve, N_GRID)
+            bottom = max(bottom, grid.bottom_lead(*visits))
             of_pair = {
-                "interval": _kernels.clipped_grid_gaps(*visits),
-                "absolute": _kernels.absolute_grid_gaps(*visits),
-                "auc": _kernels.grid_aucs(*visits),
+                "interval": grid.clipped_grid_gaps(*visits),
+                "absolute": grid.gaps_in_strips(grid.widest_in_strips(*visits)),
+                "auc": grid.grid_aucs(*visits),
             }
             for kind in kinds:
                 fair = 0.5 if kind == "auc" else 0.0
-                _kernels.keep_widest(of_pair[kind], fair, position, values[kind], pair[kind])
+                grid.keep_widest(of_pair[kind], fair, position, values[kind], pair[kind])
         return cls(values, pair, bottom)
 
     def record(self) -> dict[str, Any]:
@@ -252,6 +252,6 @@ def _pairwise(scored: ScoredGroups) -> dict[str, Any] | None:
     """Gaps that have no interval: ``A(k⁺, j⁻) + A(k⁻, j⁺) − 1`` of pairs, and ``A(k⁺, k⁻)`` of groups."""
     if scored.groups[0].positive is None:
         return None
-    leads = np.abs(ranking.inter_group_leads(scored, "half"))
+    leads = np.abs(inter_group_leads(scored, "half"))
     both_orders = np.maximum(leads, leads.T)[np.triu_indices(len(scored), 1)]
-    return {"inter": packed(both_orders), "intra": packed(ranking.group_aucs(scored, "half"))}
+    return {"inter": packed(both_orders), "intra": packed(group_aucs(scored, "half"))}

@@ -25,7 +25,7 @@ from partialfair.constraints.surrogates import Surrogate
 from partialfair.metrics.partial import WorstGap
 from partialfair.optimization.models.blocks import ArrowMatrix
 from partialfair.optimization.problems.elastic import ElasticModel, StepBounds
-from partialfair.optimization.problems.kinks import no_kinks
+from partialfair.optimization.problems.local import no_kinks
 from partialfair.training.candidates import Candidate, Pool
 from partialfair.training.named_constraints import record_of
 from partialfair.training.tightening import indicator_values, with_point_at

@@ -17,7 +17,7 @@ from partialfair.constraints.surrogates import Surrogate
 from partialfair.data.samples import Samples
 from partialfair.optimization.models import linear_model
 from partialfair.optimization.models.linear import GroupTerms, LinearModel
-from partialfair.optimization.objectives import LossSettings, Objective, mirrored
+from partialfair.optimization.objectives import LossSettings, Objective, mirror_loss
 from partialfair.optimization.problems import Cells, Certificate, InMemoryData, WeightedScores
 from partialfair.optimization.solvers import Record
 from partialfair.training.column_units import ColumnUnits, column_units
@@ -245,7 +245,7 @@ def _objective(
     if samples.positive is None:
         return loss.build(samples.y / unit, weights, anchored=anchored)
     objective = loss.build(np.where(samples.positive, 1.0, -1.0), weights, anchored=anchored)
-    return objective if unit > 0 else replace(objective, loss=mirrored(objective.loss))
+    return objective if unit > 0 else replace(objective, loss=mirror_loss(objective.loss))
 
 
 def _prepare(

@@ -23,8 +23,7 @@ from partialfair.constraints import (
 )
 from partialfair.exceptions import InputError
 from partialfair.metrics.catalogue import METRICS, Metric
-from partialfair.metrics.differences import Setting
-from partialfair.metrics.inputs import ScoredGroups
+from partialfair.metrics.inputs import ScoredGroups, Setting
 from partialfair.metrics.partial import WorstGap
 
 __all__ = [

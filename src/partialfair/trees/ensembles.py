@@ -4,34 +4,36 @@ A fitted ensemble scores a row by adding up one value of each tree, that of the 
 
     scores(X)[i] = sum_t values_t[leaf_t(X[i])]
 
-With the trees kept, that is a linear model whose features are leaf codes and whose coefficients are the leaf
+With the trees fixed, that is a linear model whose features are leaf codes and whose coefficients are the leaf
 values. :func:`ensemble_of` reads a library's model that way; :meth:`TreeEnsemble.with_values` writes other
 values back into a copy of it, which then predicts, saves and explains itself as its library does.
 
-A library is one module, with the functions ``read(model)`` and ``check_settings(model)``, and one line of
-:data:`READERS`.
+A library is one module, with the functions ``read(model)`` and ``check_settings(model)``, and an entry of
+:data:`READERS`. What it cannot read, it refuses in one sentence that names the model.
+
+Values are rounded before they are written (:func:`on_grid`), so that a library adds them up without rounding,
+in whatever order it does: scores are then the same here and there, to the last bit.
 """
 
 from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
 from partialfair.data.categoricals import CategoricalCodes
 from partialfair.exceptions import InputError
-from partialfair.trees._refusals import name_of, refuse_classes, refuse_targets
-from partialfair.trees.rounding import DOUBLE_BITS, Sizes, on_grid
 from partialfair.utils.checks import finite_vector
 from partialfair.utils.typing import ArrayLike, Floats, Ints
-
-__all__ = ["READERS", "Kind", "ScoreKind", "TreeEnsemble", "check_settings", "ensemble_of", "is_fitted"]
 
 Kind = Literal["classifier", "regressor"]
 ScoreKind = Literal["log-odds", "probability", "prediction"]
@@ -39,18 +41,22 @@ ScoreKind = Literal["log-odds", "probability", "prediction"]
 READERS = {
     "lightgbm": "partialfair.trees.lightgbm",
     "xgboost": "partialfair.trees.xgboost",
-    "catboost": "partialfair.trees._catboost",
-    "sklearn.ensemble._hist_gradient_boosting": "partialfair.trees.histograms",
-    "sklearn.ensemble._gb": "partialfair.trees.gradient_boosting",
-    "sklearn.ensemble._forest": "partialfair.trees.forests",
+    "catboost": "partialfair.trees.catboost",
+    "sklearn.ensemble._hist_gradient_boosting": "partialfair.trees.scikit_learn",
+    "sklearn.ensemble._gb": "partialfair.trees.scikit_learn",
+    "sklearn.ensemble._forest": "partialfair.trees.scikit_learn",
 }
 """From where a class of models is defined to the module that reads them; imported when first met."""
 
+DOUBLE_BITS = 48
+"""Five bits fewer than the significand of float64: forests divide their sums by the number of trees, and two
+sums that differ must still differ then. A step is 4e-14 of a score of 10, far below what data can tell."""
+
 _MOST_LEAVES = np.iinfo(np.uint16).max + 1  # of CategoricalCodes
-_CHUNK_CELLS = 2**22  # leaf codes at a time: libraries return 4 or 8 bytes a code, we keep 2
+_CHUNK_CELLS = 2**22  # leaf codes at a time: libraries return 4 or 8 bytes a code, codes here have 2
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class TreeEnsemble(ABC):
     """A fitted ensemble as a linear model: ``scores(X)[i] = sum_t values_t[leaf_t(X[i])]``.
 
@@ -68,22 +74,25 @@ class TreeEnsemble(ABC):
         What the scores are. ``"log-odds"`` of the second class: boosted classifiers.
         ``"probability"`` of the second class, a mean over trees: forests of classifiers.
         ``"prediction"``: regressors.
-    classes
-        The two labels of a classifier; None where the model does not keep them, and for regressors.
     values
         The leaf values of all trees, tree after tree, in the units in which they add up to scores.
     n_leaves
         The number of leaves of each tree.
+    factor
+        What the library multiplies leaf values by as it adds them up: a learning rate, or 1.
+    divisor
+        What the library divides its sum over trees by: the number of trees where it forms means.
+    significand_bits
+        Of the floats in which the library adds leaf values up.
     """
 
     model: Any = field(repr=False)
     score_kind: ScoreKind
-    classes: npt.NDArray[Any] | None
     values: Floats = field(repr=False)
-    n_leaves: Sizes = field(repr=False)
-
-    significand_bits: ClassVar[int] = DOUBLE_BITS
-    """Of the floats in which the library adds leaf values up."""
+    n_leaves: tuple[int, ...] = field(repr=False)
+    factor: float = 1.0
+    divisor: int = 1
+    significand_bits: int = DOUBLE_BITS
 
     def __post_init__(self) -> None:
         if max(self.n_leaves) > _MOST_LEAVES:
@@ -92,9 +101,16 @@ class TreeEnsemble(ABC):
                 f"tree {tree} of {name_of(self.model)} has {self.n_leaves[tree]:,} leaves, more than"
                 f" {_MOST_LEAVES:,}; grow smaller trees"
             )
+        # Frozen all through: a model that was read is never changed by what is computed of it.
         values = finite_vector(self.values, "values").view()
         values.flags.writeable = False
         object.__setattr__(self, "values", values)
+
+    @property
+    def classes(self) -> npt.NDArray[Any] | None:
+        """The two labels of a classifier; None where the model does not know them, and for regressors."""
+        labels = getattr(self.model, "classes_", ())
+        return np.asarray(labels) if len(labels) else None
 
     @property
     def kind(self) -> Kind:
@@ -115,16 +131,6 @@ class TreeEnsemble(ABC):
         return len(self.n_leaves)
 
     @property
-    def factor(self) -> float:
-        """What the library multiplies leaf values by as it adds them up: a learning rate, or 1."""
-        return 1.0
-
-    @property
-    def divisor(self) -> int:
-        """What the library divides its sum over trees by: the number of trees where it takes means."""
-        return 1
-
-    @property
     def bounds(self) -> tuple[float, float]:
         """The least and the largest value that a leaf can hold: ``(0, 1 / n_trees)`` for probabilities."""
         if self.score_kind == "probability":
@@ -137,10 +143,12 @@ class TreeEnsemble(ABC):
         Rows are read a few at a time, so that besides ``X`` little more than the codes is in memory.
         """
         X = X.tocsr() if hasattr(X, "tocsr") else X  # other sparse formats have no rows to take
-        n_rows = _n_rows(X)
+        n_rows = int(X.shape[0]) if hasattr(X, "shape") else len(X)
         codes = np.empty((n_rows, self.n_trees), dtype=np.uint16)
-        for rows in _chunks(n_rows, self.n_trees):
-            codes[rows] = self._leaf_positions(_take(X, rows))
+        size = max(1, _CHUNK_CELLS // max(1, self.n_trees))
+        for start in range(0, n_rows, size):
+            rows = slice(start, start + size)
+            codes[rows] = self._leaf_positions(X.iloc[rows] if hasattr(X, "iloc") else X[rows])
         categories = tuple(np.arange(n) for n in self.n_leaves)
         return CategoricalCodes(codes, categories, tuple(f"tree {t}" for t in range(self.n_trees)))
 
@@ -148,43 +156,31 @@ class TreeEnsemble(ABC):
     def scores(self, X: ArrayLike) -> Floats:
         """Return the raw scores that the library's own model computes."""
 
-    def rounded(self, values: ArrayLike) -> Floats:
-        """Return the nearest values that the library can hold and adds up without rounding, in any order.
+    def summands(self, values: ArrayLike) -> Floats:
+        """Return the nearest values that the library can hold, as it adds them up: without rounding.
 
-        Those are multiples of one power of two (:func:`~partialfair.trees.rounding.on_grid`), and within
-        :attr:`bounds`. Other floats have sums that depend on the order of trees, so that rows whose scores
-        are equal, or nearly, would come out in another order in the library than here.
+        Those are multiples of one power of two (:func:`on_grid`), and within :attr:`bounds`. Sums of other
+        floats depend on the order of trees, so that rows whose scores are equal, or nearly, would come out in
+        another order in the library than here. A learning rate (scikit-learn's GradientBoosting) brings
+        roundings that processors may do in another way; such scores agree to 1e-15 of their size.
         """
-        return self.factor * self._stored(values) / self.divisor
-
-    def scores_with(self, values: ArrayLike, leaves: CategoricalCodes) -> Floats:
-        """Return ``with_values(values).scores(X)`` to the last bit, for the rows with these leaves.
-
-        A learning rate (scikit-learn's GradientBoosting) brings roundings that processors may do in another
-        way; such scores agree to 1e-15 of their size.
-        """
-        added = self.factor * self._stored(values)
-        trees = np.split(added, np.cumsum(self.n_leaves)[:-1])
-        sums = np.zeros(leaves.n_rows)
-        for rows in _chunks(leaves.n_rows, self.n_trees):
-            for tree, codes in zip(trees, leaves.codes[rows].T, strict=True):
-                sums[rows] += tree[codes]
-        return sums / self.divisor
+        return self.factor * self._round(values)
 
     def with_values(self, values: ArrayLike) -> TreeEnsemble:
-        """Write :meth:`rounded` values into a copy of the library's model, and read that.
+        """Write values, rounded as for :meth:`summands`, into a copy of the library's model, and read that.
 
         Inner nodes get the cover-weighted means of their children, from which explainers start. Trees beyond
         the best iteration, which predictions leave out, are dropped; a base score or prior becomes part of
         the first tree.
         """
-        return ensemble_of(self._written(self._stored(values)))
+        return ensemble_of(self._write(self._round(values)))
 
-    def _stored(self, values: ArrayLike) -> Floats:
-        """Return what the leaves have to hold for the library to add up :meth:`rounded` values."""
+    def _round(self, values: ArrayLike) -> Floats:
+        """Return what the leaves have to hold for the library to add up :meth:`summands`."""
         vector = finite_vector(values, "values")
         if len(vector) != len(self.values):
             raise InputError(f"values has {len(vector)} entries, but there are {len(self.values)} leaves")
+        # The library's sums are on a grid, before it divides them.
         added = np.clip(vector, *self.bounds) * self.divisor
         return on_grid(added, self.n_leaves, self.significand_bits) / self.factor
 
@@ -193,7 +189,7 @@ class TreeEnsemble(ABC):
         """Return the leaf of each row, counted from 0 within each tree, of shape ``(n_rows, n_trees)``."""
 
     @abstractmethod
-    def _written(self, stored: Floats) -> Any:
+    def _write(self, stored: Floats) -> Any:
         """Return a copy of the model whose leaves hold these values."""
 
 
@@ -212,6 +208,7 @@ def ensemble_of(model: Any) -> TreeEnsemble:
         For models without trees, models that are not fitted, and trees that are no such sums.
     """
     reader = _reader_of(model)
+    # What all libraries have in common is checked here, the rest by the reader.
     if not is_fitted(model):
         raise InputError(f"{name_of(model)} is not fitted yet: it has no trees to read")
     if getattr(model, "n_outputs_", 1) > 1:
@@ -233,11 +230,7 @@ def check_settings(model: Any) -> None:
 
 
 def is_fitted(model: Any) -> bool:
-    """Tell whether a model has been fitted; boosters always have."""
-    from sklearn.base import BaseEstimator
-    from sklearn.exceptions import NotFittedError
-    from sklearn.utils.validation import check_is_fitted
-
+    """Return whether a model has been fitted; boosters always have."""
     if not isinstance(model, BaseEstimator):
         return bool(model.is_fitted()) if hasattr(model, "is_fitted") else True  # CatBoost; boosters
     try:
@@ -247,12 +240,18 @@ def is_fitted(model: Any) -> bool:
     return True
 
 
-def _reader_of(model: Any) -> ModuleType:
+def find_reader(model: Any) -> str | None:
     """Return the module that reads a model, by where its class or a class it derives from is defined."""
     for ancestor in type(model).__mro__:
         for home, module in READERS.items():
             if f"{ancestor.__module__}.".startswith(f"{home}."):
-                return importlib.import_module(module)
+                return module
+    return None
+
+
+def _reader_of(model: Any) -> ModuleType:
+    if module := find_reader(model):
+        return importlib.import_module(module)
     if isinstance(model, type):
         raise InputError(f"{name_of(model)} is a class; give a model of it, such as {name_of(model)}()")
     raise InputError(
@@ -261,15 +260,93 @@ def _reader_of(model: Any) -> ModuleType:
     )
 
 
-def _n_rows(X: ArrayLike) -> int:
-    shape = getattr(X, "shape", None)
-    return int(shape[0]) if shape else len(X)
+def on_grid(values: Floats, n_leaves: tuple[int, ...], bits: int) -> Floats:
+    r"""Round leaf values to multiples of one power of two, so that sums over trees are exact.
+
+    With ``u`` the step and ``B`` the bound of :func:`largest_sum`, every partial sum is a whole number of
+    steps between ``-B/u`` and ``B/u``. Floats with a significand of ``bits`` bits hold all of these exactly
+    where ``B <= 2**bits u``; hence ``u = 2**(ceil(log2 B) - bits)``, and no sum depends on its order.
+
+    Parameters
+    ----------
+    values
+        The leaves of all trees, tree after tree.
+    n_leaves
+        The number of leaves of each tree.
+    bits
+        Of the significand in which the sums are computed.
+
+    Returns
+    -------
+    Floats
+        The nearest multiples of ``u``. Rounding them again changes nothing.
+    """
+    rounded = np.asarray(values, dtype=np.float64)
+    step = 0.0
+    # Rounding up may lift the bound over a power of two, which needs a larger step; the second turn ends it
+    # but for bounds within a rounding error of a power of two.
+    while bound := largest_sum(rounded, n_leaves):
+        # The least power of two of which 2**bits reach the bound: frexp returns a significand in [0.5, 1).
+        significand, exponent = np.frexp(bound)
+        needed = float(np.ldexp(1.0, int(exponent) - (significand == 0.5) - bits))
+        if needed <= step:
+            break
+        step = needed
+        rounded = np.rint(rounded / step) * step
+    return rounded
 
 
-def _chunks(n_rows: int, n_trees: int) -> Iterator[slice]:
-    size = max(1, _CHUNK_CELLS // max(1, n_trees))
-    return (slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size))
+def largest_sum(values: Floats, n_leaves: tuple[int, ...]) -> float:
+    """Bound the size of every sum of one leaf a tree, and of every partial sum, in any order.
+
+    ``max(sum_t max(0, max_l values_t[l]), sum_t max(0, max_l -values_t[l]))``: nothing exceeds the sum of
+    the highest leaves above 0, nor falls below that of the lowest leaves below it.
+    """
+    starts = np.cumsum([0, *n_leaves[:-1]])
+    ups = np.maximum(np.maximum.reduceat(values, starts), 0.0).sum()
+    downs = np.maximum(np.maximum.reduceat(-values, starts), 0.0).sum()
+    return float(max(ups, downs))
 
 
-def _take(X: ArrayLike, rows: slice) -> Any:
-    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+def score_kinds(log_odds: Iterable[str], predictions: Iterable[str]) -> dict[str, ScoreKind]:
+    """Return the kind of scores by objective: of those whose scores are log-odds, and of regressors'."""
+    kinds: dict[str, ScoreKind] = dict.fromkeys(log_odds, "log-odds")
+    return kinds | dict.fromkeys(predictions, "prediction")
+
+
+def name_of(model: Any) -> str:
+    """Return what messages call a model: the name of its class."""
+    return model.__name__ if isinstance(model, type) else type(model).__name__
+
+
+def refuse_classes(model: Any, n_classes: int) -> NoReturn:
+    """Refuse a classifier of other than two classes."""
+    counted = "one class" if n_classes == 1 else f"{n_classes} classes"
+    raise InputError(f"{name_of(model)} has {counted}; only binary classifiers and regressors can be read")
+
+
+def refuse_targets(model: Any) -> NoReturn:
+    """Refuse a model of several targets."""
+    raise InputError(f"{name_of(model)} predicts several targets at once; give each a model of its own")
+
+
+def refuse_dart(model: Any, instead: str) -> NoReturn:
+    """Refuse trees that were dropped and weighted anew while others were trained."""
+    raise InputError(
+        f"{name_of(model)} uses DART, which drops trees and weights them anew as others grow; use {instead}"
+    )
+
+
+def refuse_monotone(model: Any) -> NoReturn:
+    """Refuse monotone constraints, which refitted leaf values would not respect."""
+    raise InputError(
+        f"{name_of(model)} has monotone constraints, which other leaf values would break; leave them out"
+    )
+
+
+def refuse_objective(model: Any, objective: str, supported: Collection[str]) -> NoReturn:
+    """Refuse a link that is neither the identity nor the logit."""
+    raise InputError(
+        f"{name_of(model)} has the objective {objective}, whose predictions are neither sums of leaf values"
+        f" nor their logistic transform; use one of {', '.join(supported)}"
+    )

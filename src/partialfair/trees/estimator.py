@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import copy
-import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from inspect import signature
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 from sklearn.base import is_regressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import accuracy_score, r2_score
@@ -22,40 +19,31 @@ from sklearn.utils.validation import check_is_fitted
 
 from partialfair.constraints import Constraint
 from partialfair.constraints.surrogates import Surrogate
-from partialfair.data.groups import Groups
 from partialfair.data.samples import Samples
 from partialfair.estimators.base import FitTask, PartialFairEstimator
-from partialfair.estimators.classifier import PartialFairClassifier, two_classes
-from partialfair.estimators.inputs import (
-    check_labels,
-    part_features,
-    read_target,
-    refuse_repeated_names,
+from partialfair.optimization.solvers import Record, Solver, Status
+from partialfair.trees.alpha import check_alpha, choose_alpha, hold_out_for_alpha
+from partialfair.trees.base_estimators import (
+    check_model,
+    name_model_in_errors,
+    positive_rows,
+    predicts_numbers,
+    read_labels,
+    read_table,
+    read_trees,
+    unwrap,
 )
-from partialfair.estimators.path_fits import TINY_TIME, with_gap
-from partialfair.estimators.regressor import PartialFairRegressor
-from partialfair.estimators.statement import seed_of
-from partialfair.exceptions import InputError
-from partialfair.optimization.solvers import Record, Solver
-from partialfair.training.offset import Offset
-from partialfair.training.path_memory import PathMemory
-from partialfair.trees._alpha import check_alpha, chosen_refit, is_auto, judging_rows
-from partialfair.trees._calibration import calibrations
-from partialfair.trees._growing import grown, name_model_in_errors
-from partialfair.trees._grown_on import check_classes, check_order, check_width
-from partialfair.trees._leaf_rows import LeafRows, judged_by_library
-from partialfair.trees._refusals import name_of
-from partialfair.trees._stored import check_stored_trees, restored, stored
-from partialfair.trees._wrapped import predicts_numbers, unwrapped
-from partialfair.trees.ensembles import TreeEnsemble, check_settings, ensemble_of, is_fitted
-from partialfair.trees.refitting import LeafValues, has_bounds, loss_of
-from partialfair.utils.checks import (
-    check_number,
-    check_sparse,
-    refuse_lazy,
-    refuse_masked,
-    squarable_vector,
+from partialfair.trees.ensembles import ensemble_of, name_of
+from partialfair.trees.refitting import (
+    LeafSamples,
+    LeafValues,
+    compare_calibration,
+    exact_gaps,
+    linear_estimator,
+    loss_of,
 )
+from partialfair.trees.stored import check_stored_trees, pack_model, unpack_model
+from partialfair.utils.checks import refuse_lazy
 from partialfair.utils.typing import ArrayLike, Floats, GapScale, IntervalLike
 
 if TYPE_CHECKING:
@@ -64,15 +52,15 @@ if TYPE_CHECKING:
 __all__ = ["PartialFairTrees"]
 
 _ROUTED = {"sensitive_features": True}
+# Attributes that are models of libraries.
 _MODELS = ("model", "model_", "initial_estimator_")
-"""Attributes that are models of libraries."""
+# What linear models lack where no feasible model is found, and what trees do.
 _ADVICE = (
     "add features or group_terms that can close",
     "grow more trees, or larger ones, that can close",
 )
-"""What linear models lack where nothing keeps the promise, and what trees do."""
+# Leaf values by estimator. They are not an attribute: ``predict`` must not change an estimator.
 _LEAF_VALUES: WeakKeyDictionary[PartialFairTrees, LeafValues] = WeakKeyDictionary()
-"""Leaf values by estimator. They are not an attribute: ``predict`` must not change an estimator."""
 
 
 def _classifies(estimator: PartialFairTrees) -> bool:
@@ -84,12 +72,12 @@ def _classifies(estimator: PartialFairTrees) -> bool:
 
 
 class PartialFairTrees(PartialFairEstimator):
-    """Trees as a library grew them, with leaf values refitted so that a gap between groups is bounded.
+    """Trees as a library trained them, with leaf values refitted so that a gap between groups is bounded.
 
     The leaves of an ensemble are a linear model: ``s = s₀ + Z (v − v₀)``, with Z telling which leaf of each
-    tree a row falls in, v₀ the values that the library gave the leaves and s₀ its scores. The trees are kept
+    tree a row falls in, v₀ the values that the library gave the leaves and s₀ its scores. The trees stay,
     and v is found by ``min mean loss + ½ alpha ‖v − v₀‖²`` subject to the constraint, as
-    `PartialFairClassifier` finds its coefficients: the promise is about exact gaps, and there is a
+    `PartialFairClassifier` finds its coefficients: the constraint is about exact gaps, and there is a KKT
     certificate. Leaves of forests of classifiers hold probabilities: v then stays in [0, 1], as part of the
     problem. Then v goes back into a copy of the library's own model, ``model_``, which predicts, saves,
     explains and exports as before. Prediction needs no group.
@@ -99,32 +87,32 @@ class PartialFairTrees(PartialFairEstimator):
     model
         A binary classifier or a regressor of LightGBM or XGBoost (estimator or booster), CatBoost's, or
         scikit-learn's HistGradientBoosting, GradientBoosting, RandomForest or ExtraTrees. One that is fitted
-        keeps its trees; another is copied and grown on the rows of `fit`. ``clone``, and so searches and
+        keeps its trees; another is copied and trained on the rows of `fit`. ``clone``, and so searches and
         cross-validation, forget that an estimator was fitted, unless it is wrapped in scikit-learn's
         ``FrozenEstimator``.
     constraint, interval, max_gap, gap_scale, enforce, confidence, validation, n_points
-        As in `PartialFairClassifier`; regressors take no constraint that compares people with the same label.
+        As in `PartialFairClassifier`; regressors have no constraint that compares rows with the same label.
     constraint_threshold
         As there, 0 by default; regressors need one for demographic parity. Scores of boosted classifiers are
         log-odds, those of forests ``2 p − 1``.
     alpha
-        How strongly leaf values are drawn to those of the library; ``"auto"`` chooses among 1, .1, .01, .001
-        and .0001 by loss and gap on the rows that are held out for ``early_stopping`` (15 % if it is None),
-        on which then nothing is grown either, and refits on all rows: five times the work of a number.
+        How strongly leaf values are drawn towards those of the library; ``"auto"`` chooses among 1, .1, .01,
+        .001 and .0001 by loss and gap on the rows that are held out for ``early_stopping`` (15% if it is
+        None), on which then nothing is trained either, and refits on all rows: five times the work of one.
         `fairness_path` chooses once, for the middle one of its gaps. Give a fitted model rows that it was not
-        grown on, if alpha is to be chosen by them.
+        trained on, if alpha is to be chosen by them.
     early_stopping
-        Share of the rows that show a boosted model when to stop growing, drawn within groups and classes;
+        Fraction of the rows that show a boosted model when to stop training, drawn within groups and classes;
         the refit is on all rows. None leaves that to the model, as does a model with settings of its own.
     class_weight
-        As in `PartialFairClassifier`, in the refit; how a model weighs classes while it grows is its own.
+        As in `PartialFairClassifier`, in the refit; how a model weighs classes in its training is its own.
     higher_is_better, min_group_size, missing_groups, sensitive_columns, surrogate, surrogate_width
         As in `PartialFairClassifier`.
     solver, n_starts, surrogate_halvings, search_steps, allow_ties, tol, max_iter, time_limit
-        As in `PartialFairClassifier`; growing and reading leaves count against the time limit, and are
+        As in `PartialFairClassifier`; training and reading leaves count against the time limit, and are
         not cut short by it.
     warm_start, random_state, callback, verbose
-        As in `PartialFairClassifier`; models without a ``random_state`` of their own are grown with it.
+        As in `PartialFairClassifier`; models without a ``random_state`` of their own are trained with it.
 
     Attributes
     ----------
@@ -253,18 +241,18 @@ class PartialFairTrees(PartialFairEstimator):
         sample_weight: ArrayLike | None = None,
         clusters: ArrayLike | None = None,
     ) -> Self:
-        """Grow the model, unless it is fitted, and refit its leaf values.
+        """Train the model, unless it is fitted, and refit its leaf values.
 
         Parameters
         ----------
         X : (n, d)
-            Whatever the model takes: missing values and categories among it, where it does.
+            Whatever the model accepts: with missing values and categories, where it does.
         y : (n,)
             Labels of two classes, or numbers.
         sensitive_features : (n,) or (n, q)
             Group of each row; several columns are crossed. Not needed with ``sensitive_columns``.
         sample_weight : (n,)
-            Weight 2 is the row twice, weight 0 the row absent: while growing, in the loss and in the groups'
+            Weight 2 is the row twice, weight 0 the row absent: in training, in the loss and in the groups'
             distributions.
         clusters : (n,)
             As in `PartialFairClassifier`, with ``enforce="population"``.
@@ -277,32 +265,67 @@ class PartialFairTrees(PartialFairEstimator):
         task: FitTask,
         deadline: float,
         *,
-        memory: PathMemory | None = None,
-        offset: Offset | None = None,
+        memory: Any = None,
+        offset: Any = None,
     ) -> Self:
-        """Fit the model, given what other fits of the same rows have found."""
-        rows = samples.with_weight()
-        self._check_classes(rows)
+        """Fit the model, given what other fits of the same rows have found (``memory``, for the refit)."""
+        # Whatever can be refused is refused before anything is trained.
+        samples = samples.with_weight()
+        positive = positive_rows(self, samples)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the refit says it again
-            self._check_groups(rows, task.constraints, self._positive(rows))
-        unseen = self._unseen(rows)
-        leaf_values = LeafValues(self._trees(rows, unseen))
-        leaf_rows = LeafRows.of(leaf_values, rows)
-        linear = self._linear() if unseen is None else self._chosen(leaf_rows, unseen, deadline)
-        self._refit = self._refitted(linear, leaf_rows, deadline, memory)
-        self.alpha_ = float(self._refit.alpha)
-        written = leaf_values.refitted(self._refit.coef_, self._refit.intercept_)
-        self.initial_estimator_, self.model_ = leaf_values.ensemble.model, written.ensemble.model
-        self.groups_, self.n_iter_ = self._refit.groups_, self._refit.n_iter_
-        if not is_regressor(self):
-            self.classes_ = self._refit.classes_
-        self.result_ = judged_by_library(self._refit, written.scores(rows.X), rows, name_of(self.model_))
+            self._check_groups(samples, task.constraints, positive)
+        held_out = hold_out_for_alpha(self, samples)
+
+        # The trees, those of a fitted model or trained here, and the leaf of each that every row falls in.
+        initial = LeafValues(read_trees(self, samples, held_out))
+        leaves = LeafSamples.read(initial, samples)
+
+        # The linear model whose coefficients are added to the leaf values.
+        if held_out is None:
+            linear = linear_estimator(self)
+        else:
+            linear = choose_alpha(self, leaves, held_out, deadline)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            refit = leaves.refit(linear, deadline, memory)
+        for remark in caught:  # as issued where fit was called
+            warnings.warn(str(remark.message).replace(*_ADVICE), remark.category, stacklevel=4)
+        written = initial.with_coefficients(refit.coef_, refit.intercept_)
+
+        self.initial_estimator_, self.model_ = initial.ensemble.model, written.ensemble.model
+        self._refit = refit.set_params(callback=None, warm_start=self.warm_start)  # files hold it as well
+        self.alpha_ = float(refit.alpha)
+        self.groups_, self.n_iter_ = refit.groups_, refit.n_iter_
+        if positive is not None:
+            self.classes_ = refit.classes_
+        self.result_ = result = refit.result_
+        if result.constraints:
+            # The gaps that count are those of the scores that users get: the library's own.
+            self.result_ = replace(result, gaps=exact_gaps(refit, written.scores(samples.X), samples))
+            if result.satisfied and not self.result_.satisfied:
+                obstacle = f"{name_of(self.model_)} rounds scores in another way than it should"
+                self.result_ = replace(self.result_, status=Status.NO_FEASIBLE_POINT, obstacle=obstacle)
         return self
+
+    def _prepare_fits(self, samples: Samples, gaps: Sequence[float] = ()) -> Self:
+        """Return a copy whose trees are trained, and whose alpha is a number."""
+        fresh, deadline = self._copy_unfitted(), self._deadline()
+        samples = samples.with_weight()
+        positive_rows(self, samples)  # which refuses labels of other than two classes
+        held_out = hold_out_for_alpha(self, samples)
+        ensemble = read_trees(self, samples, held_out)
+        if held_out is not None:
+            leaves = LeafSamples.read(LeafValues(ensemble), samples)
+            fresh.set_params(alpha=choose_alpha(self, leaves, held_out, deadline, gaps).alpha)
+        model = ensemble.model
+        # Copies are cloned, which forgets that an estimator was fitted; boosters stay fitted.
+        fitted = FrozenEstimator(model) if hasattr(model, "get_params") else model
+        return fresh.set_params(model=fitted)  # type: ignore[no-any-return]
 
     @available_if(_classifies)  # type: ignore[untyped-decorator]
     def decision_function(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
-        """Return the scores of ``model_``: log-odds, of forests ``2 p − 1``; groups are not looked at."""
+        """Return the scores of ``model_``: log-odds, of forests ``2 p − 1``; groups are not used."""
         return self._scores(X, sensitive_features)
 
     def predict(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> npt.NDArray[Any]:
@@ -313,7 +336,7 @@ class PartialFairTrees(PartialFairEstimator):
     @available_if(_classifies)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
         """Return the probabilities that ``model_`` gives the two classes."""
-        second = self._written.probabilities(self._scores(X, sensitive_features))
+        second = self._deployed_values.probabilities(self._scores(X, sensitive_features))
         return np.column_stack([1 - second, second])
 
     def score(
@@ -341,8 +364,8 @@ class PartialFairTrees(PartialFairEstimator):
     ) -> pd.DataFrame:
         """Compare the probabilities of the library's values and of the new ones with what happened, by group.
 
-        A bound on gaps between groups whose labels differ costs calibration: people of the group that is
-        moved up get higher probabilities than they should. Take rows that were not trained on.
+        A bound on gaps between groups whose labels differ costs calibration: rows of the group that is moved
+        up get higher probabilities than they should. Use rows that were not trained on.
 
         Returns
         -------
@@ -351,8 +374,9 @@ class PartialFairTrees(PartialFairEstimator):
             ``…_before`` and ``…_after``.
         """
         _classifies(self)
-        return calibrations(
-            {"before": LeafValues(ensemble_of(self.initial_estimator_)), "after": self._written},
+        return compare_calibration(
+            LeafValues(ensemble_of(self.initial_estimator_)),
+            self._deployed_values,
             self._read_features(X, reset=False)[0],
             y,
             sensitive_features=sensitive_features,
@@ -363,11 +387,11 @@ class PartialFairTrees(PartialFairEstimator):
 
     @property
     def loss(self) -> str:
-        """What leaf values are refitted for: logistic, or squared for regressors and forests."""
+        """The loss that the refit minimizes: logistic, or squared for regressors and forests."""
         return loss_of(self.model)
 
     @property
-    def _written(self) -> LeafValues:
+    def _deployed_values(self) -> LeafValues:
         """The trees of ``model_``; reading them costs time, so the values of the last call are used again."""
         check_is_fitted(self)
         values = _LEAF_VALUES.get(self)
@@ -378,155 +402,46 @@ class PartialFairTrees(PartialFairEstimator):
     def __getstate__(self) -> dict[str, Any]:
         """Return what is stored: models as their libraries write them."""
         state = super().__getstate__()
-        return state | {name: stored(state[name]) for name in _MODELS if name in state}
+        return state | {name: pack_model(state[name]) for name in _MODELS if name in state}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state | {name: restored(state[name]) for name in _MODELS if name in state})
+        super().__setstate__(state | {name: unpack_model(state[name]) for name in _MODELS if name in state})
 
     def _check_stored(self) -> None:
-        """Refuse what a file holds if it could not score rows."""
-        check_stored_trees(dict(vars(self)), "regressor" if is_regressor(self) else "classifier")
+        check_stored_trees(self)
 
     def _check_settings(self) -> None:
         """Refuse settings that cannot be right, and models without trees."""
         super()._check_settings()
-        if self.early_stopping is not None:
-            check_number(self.early_stopping, "early_stopping", above=0.0, high=0.9)
-        model = unwrapped(self.model)
-        if isinstance(model, type) or not is_fitted(model):
-            check_settings(model)
-        else:
-            ensemble_of(model)
+        check_model(self.model, self.early_stopping)
         self._read_constraints()
 
     def _check_alpha(self) -> None:
         check_alpha(self.alpha)
 
     def _read_constraints(self) -> tuple[Constraint, ...]:
-        constraints: tuple[Constraint, ...] = self._linear()._read_constraints()
+        constraints: tuple[Constraint, ...] = linear_estimator(self)._read_constraints()
         return constraints
 
     def _read_features(self, X: ArrayLike, *, reset: bool) -> tuple[Any, dict[str, ArrayLike] | None]:
-        refuse_masked(X, "X")
-        check_sparse(X, "X")
-        if not hasattr(X, "shape"):
-            try:
-                X = np.asarray(X)
-            except ValueError:
-                raise InputError("X has rows of different lengths; trees need a table") from None
-        if len(X.shape) != 2:
-            raise InputError(
-                f"X must have two dimensions, not {len(X.shape)}. Reshape your data: X.reshape(-1, 1) is one "
-                "feature, X.reshape(1, -1) is one row"
-            )
-        refuse_repeated_names(X, "X")
-        features, columns = part_features(self, X, self.sensitive_columns, reset=reset)
-        if not features.shape[1]:
-            raise InputError(f"X has 0 feature(s) (shape={features.shape}) while a minimum of 1 is required.")
-        if sparse.issparse(features):
-            # Libraries read some formats only, and CatBoost neither arrays nor long indices.
-            rows = features.tocsr()
-            return sparse.csr_matrix((rows.data, rows.indices, rows.indptr), shape=rows.shape), columns
-        polars = hasattr(features, "to_pandas") and not hasattr(features, "iloc")
-        return features.to_pandas() if polars else features, columns
-
-    def _prepare_fits(self, samples: Samples, gaps: Sequence[float] = ()) -> Self:
-        """Return a copy whose trees are trained, and whose alpha is a number."""
-        fresh, deadline = self._copy_unfitted(), self._deadline()
-        rows = samples.with_weight()
-        self._check_classes(rows)
-        unseen = self._unseen(rows)
-        ensemble = self._trees(rows, unseen)
-        if unseen is not None:
-            leaf_rows = LeafRows.of(LeafValues(ensemble), rows)
-            fresh.set_params(alpha=self._chosen(leaf_rows, unseen, deadline, gaps).alpha)
-        model = ensemble.model
-        kept = FrozenEstimator(model) if hasattr(model, "get_params") else model  # boosters stay fitted
-        return fresh.set_params(model=kept)  # type: ignore[no-any-return]
+        return read_table(self, X, reset=reset)
 
     def _read_target(self, y: ArrayLike, n_rows: int) -> npt.NDArray[Any]:
-        if n_rows < 2:
-            raise InputError(f"X has {'1 sample' if n_rows else 'no rows'}; trees need at least 2")
-        target = read_target(y, n_rows)
-        if is_regressor(self):
-            return squarable_vector(target, "y")
-        check_labels(target)
-        return target
-
-    def _check_classes(self, rows: Samples) -> None:
-        """Refuse labels that are not of two classes."""
-        if not is_regressor(self):
-            two_classes(rows.y)
-
-    def _positive(self, rows: Samples) -> npt.NDArray[np.bool_] | None:
-        """Return which rows are positive; None of numbers."""
-        return None if is_regressor(self) else rows.y == two_classes(rows.y)[1]
-
-    def _unseen(self, rows: Samples) -> npt.NDArray[np.bool_] | None:
-        """Return which rows are to choose alpha; None where it is a number."""
-        return judging_rows(self._linear(), rows, self.early_stopping) if is_auto(self.alpha) else None
-
-    def _trees(self, rows: Samples, unseen: npt.NDArray[np.bool_] | None) -> TreeEnsemble:
-        """Return the trees of the model, or those of a copy that is grown on the rows."""
-        model = unwrapped(self.model)
-        if not is_fitted(model):
-            return ensemble_of(grown(model, rows, self.early_stopping, seed_of(self), unseen))
-        check_width(model, rows.X)
-        check_order(model, rows.X)
-        ensemble = ensemble_of(model)
-        if ensemble.kind == "classifier":
-            check_classes(ensemble, two_classes(rows.y))
-        return ensemble
-
-    def _linear(self) -> Any:
-        """Return the classifier or regressor that refits leaf values; from a warm start it knows the last."""
-        kind = PartialFairRegressor if is_regressor(self) else PartialFairClassifier
-        known = set(signature(kind).parameters)
-        settings = {name: value for name, value in self.get_params(deep=False).items() if name in known}
-        settings |= {"loss": self.loss, "sensitive_columns": None, "validation": 0.2}
-        settings["fit_intercept"] = not has_bounds(self.model)
-        if kind is PartialFairClassifier and self.constraint_threshold is None:
-            settings["constraint_threshold"] = 0.0
-        last = getattr(self, "_refit", None)
-        if self.warm_start and type(last) is kind:
-            return copy.copy(last).set_params(**settings)
-        return kind(**settings)
-
-    def _chosen(
-        self, rows: LeafRows, unseen: npt.NDArray[np.bool_], moment: float, gaps: Sequence[float] = ()
-    ) -> Any:
-        """Return the linear model with the alpha that does best on rows that no leaf was grown on."""
-        linear = self._linear()
-        if self.enforce == "population":  # whose models are exact ones
-            linear.set_params(enforce="exact")
-        if gaps:
-            linear.set_params(**with_gap(self, gaps[len(gaps) // 2]))
-        return chosen_refit(linear, rows, unseen, moment)
-
-    def _refitted(self, linear: Any, rows: LeafRows, moment: float, memory: PathMemory | None) -> Any:
-        """Return the linear model on the leaves, with what is added to their values as coefficients."""
-        if moment < float("inf"):
-            linear.set_params(time_limit=max(moment - time.monotonic(), TINY_TIME))
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            rows.refit(linear, memory)
-        for remark in caught:  # as said where fit was called
-            warnings.warn(str(remark.message).replace(*_ADVICE), remark.category, stacklevel=4)
-        return linear.set_params(callback=None, warm_start=self.warm_start)  # it is kept, in files as well
+        return read_labels(self, y, n_rows)
 
     def _scores(self, X: ArrayLike, sensitive_features: ArrayLike | None) -> Floats:
-        """Score rows by the library's model; it never asks for the group."""
+        """Score rows by the library's model, which needs no group."""
         check_is_fitted(self)
         return self._score_samples(self._read_features(X, reset=False)[0])
 
-    def _score_samples(self, X: Any, groups: Groups | None = None) -> Floats:
-        written = self._written
+    def _score_samples(self, X: Any, groups: Any = None) -> Floats:
+        written = self._deployed_values
         with name_model_in_errors(self.model_, "could not score X"):
             return written.scores(X)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        model = unwrapped(self.model)
+        model = unwrap(self.model)
         if hasattr(model, "get_params") and not isinstance(model, type):
             tags.input_tags = get_tags(model).input_tags
         else:  # boosters of LightGBM and XGBoost

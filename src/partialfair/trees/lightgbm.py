@@ -10,36 +10,27 @@ from typing import Any
 import numpy as np
 
 from partialfair.exceptions import InputError
-from partialfair.trees._refusals import (
+from partialfair.trees.ensembles import (
+    ScoreKind,
+    TreeEnsemble,
     name_of,
     refuse_classes,
     refuse_dart,
-    refuse_linear_leaves,
     refuse_monotone,
     refuse_objective,
+    score_kinds,
 )
-from partialfair.trees.ensembles import ScoreKind, TreeEnsemble
 from partialfair.trees.nodes import Nodes
 from partialfair.utils.typing import ArrayLike, Floats, Ints
 
-__all__ = ["LightGBMTrees", "check_settings", "read"]
+_PREDICTIONS = ("regression", "regression_l1", "huber", "fair", "quantile", "mape")
+# Objectives whose predictions are the sum of leaf values, or its logistic transform.
+_SCORE_KINDS = score_kinds(("binary", "cross_entropy"), _PREDICTIONS)
 
-_SCORE_KINDS: dict[str, ScoreKind] = {
-    "binary": "log-odds",
-    "cross_entropy": "log-odds",
-    "regression": "prediction",
-    "regression_l1": "prediction",
-    "huber": "prediction",
-    "fair": "prediction",
-    "quantile": "prediction",
-    "mape": "prediction",
-}
-"""Objectives whose predictions are the sum of leaf values, or its logistic transform."""
-
+# Some of the other objectives: those that a name tells before a model is trained.
 _OTHER_LINKS = frozenset(
     {"poisson", "gamma", "tweedie", "cross_entropy_lambda", "multiclass", "multiclassova"}
 )
-"""Some of the other objectives: those that can be told by name before a model is grown."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +48,7 @@ class _ModelText:
         header, *trees = re.split(r"(?m)^(?=Tree=\d+$)", text.partition("end of trees")[0])
         return cls(header, tuple(trees), text[text.index("end of trees") :])
 
-    def joined(self) -> str:
+    def join(self) -> str:
         # The loader finds the trees by their sizes in bytes.
         sizes = " ".join(str(len(tree.encode())) for tree in self.trees)
         header = re.sub(r"(?m)^tree_sizes=.*$", f"tree_sizes={sizes}", self.header)
@@ -65,16 +56,16 @@ class _ModelText:
 
     def entry(self, name: str) -> str:
         """Return an entry of the header; empty where it has none of that name."""
-        found = re.search(rf"(?m)^{name}=(.*)$", self.header)
-        return found[1] if found else ""
+        line = re.search(rf"(?m)^{name}=(.*)$", self.header)
+        return line[1] if line else ""
 
     def parameter(self, name: str) -> str:
         """Return a training parameter as the text holds it; empty where it does not."""
-        found = re.search(rf"(?m)^\[{name}: (.*)\]$", self.rest)
-        return found[1] if found else ""
+        line = re.search(rf"(?m)^\[{name}: (.*)\]$", self.rest)
+        return line[1] if line else ""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class LightGBMTrees(TreeEnsemble):
     """Trees of an ``LGBMClassifier``, an ``LGBMRegressor`` or a ``Booster``.
 
@@ -89,18 +80,16 @@ class LightGBMTrees(TreeEnsemble):
         return np.asarray(self.model.predict(X, raw_score=True), dtype=np.float64)
 
     def _leaf_positions(self, X: Any) -> Ints:
-        found: Ints = self.model.predict(X, pred_leaf=True).reshape(-1, self.n_trees)
-        return found
+        positions: Ints = self.model.predict(X, pred_leaf=True).reshape(-1, self.n_trees)
+        return positions
 
-    def _written(self, stored: Floats) -> Any:
+    def _write(self, stored: Floats) -> Any:
         from lightgbm import Booster
 
-        ends = np.cumsum(self.n_leaves)[:-1]
-        trees = tuple(
-            _with_leaves(*pair) for pair in zip(self.text.trees, np.split(stored, ends), strict=True)
-        )
+        by_tree = np.split(stored, np.cumsum(self.n_leaves)[:-1])
+        trees = tuple(map(_replace_leaves, self.text.trees, by_tree))
         original = _booster(self.model)
-        written = Booster(model_str=_ModelText(self.text.header, trees, self.text.rest).joined())
+        written = Booster(model_str=_ModelText(self.text.header, trees, self.text.rest).join())
         written.best_iteration, written.best_score = original.best_iteration, original.best_score
         written.params = copy.deepcopy(original.params)
         if original is self.model:
@@ -115,13 +104,12 @@ def read(model: Any) -> LightGBMTrees:
     score_kind = _score_kind(model, text)
     if not text.trees:
         raise InputError(f"{name_of(model)} has no trees")
-    held = [_numbers(tree, "leaf_value") for tree in text.trees]
+    leaves = [numbers_of(tree, "leaf_value") for tree in text.trees]
     return LightGBMTrees(
         model=model,
         score_kind=score_kind,
-        classes=getattr(model, "classes_", None),
-        values=np.concatenate(held),
-        n_leaves=tuple(map(len, held)),
+        values=np.concatenate(leaves),
+        n_leaves=tuple(map(len, leaves)),
         text=text,
     )
 
@@ -131,8 +119,10 @@ def _booster(model: Any) -> Any:
 
 
 def check_settings(model: Any) -> None:
-    """Refuse what a model that is yet to be fitted is set to grow, where it could not be read."""
+    """Refuse settings of a model that is not fitted yet, whose trees could not be read."""
     settings = model.get_params()
+    # Training parameters have several names; an alias that is not looked at here is refused once the text of
+    # the fitted model shows it.
     _check_trees(
         model,
         boosting=settings.get("boosting") or settings["boosting_type"],
@@ -149,7 +139,7 @@ def _score_kind(model: Any, text: _ModelText) -> ScoreKind:
     _check_trees(
         model,
         boosting="rf" if "\naverage_output\n" in text.header else text.parameter("boosting"),
-        has_linear_leaves=any(_numbers(tree, "is_linear").any() for tree in text.trees),
+        has_linear_leaves=any(numbers_of(tree, "is_linear").any() for tree in text.trees),
         monotone_constraints=text.parameter("monotone_constraints"),
     )
     if (n_classes := int(text.entry("num_class"))) > 1:
@@ -157,6 +147,7 @@ def _score_kind(model: Any, text: _ModelText) -> ScoreKind:
     objective, *settings = text.entry("objective").split() or ["of your own"]
     if objective not in _SCORE_KINDS or "sqrt" in settings:
         refuse_objective(model, " ".join([objective, *settings]), _SCORE_KINDS)
+    # The logit of the probability is sigmoid times the sum of leaf values.
     if objective == "binary" and "sigmoid:1" not in settings:
         raise InputError(f"{name_of(model)} has {settings[0]}, so its scores are not log-odds; use sigmoid=1")
     return _SCORE_KINDS[objective]
@@ -172,29 +163,31 @@ def _check_trees(model: Any, *, boosting: str, has_linear_leaves: bool, monotone
             " predictions come from means; use boosting_type='gbdt', or a RandomForest of scikit-learn"
         )
     if has_linear_leaves:
-        refuse_linear_leaves(model)
-    if re.search(r"[1-9]", monotone_constraints):
+        raise InputError(
+            f"{name_of(model)} has linear models in its leaves, not values; use linear_tree=False"
+        )
+    if re.search(r"[1-9]", monotone_constraints):  # 0 leaves a feature free
         refuse_monotone(model)
 
 
-def _numbers(tree: str, key: str) -> Floats:
+def numbers_of(tree: str, key: str) -> Floats:
     """Return the numbers of one line of a tree; none where it has no such line."""
     found = re.search(rf"(?m)^{key}=(.*)$", tree)
     return np.array(found[1].split() if found else [], dtype=np.float64)
 
 
-def _with_leaves(tree: str, stored: Floats) -> str:
+def _replace_leaves(tree: str, stored: Floats) -> str:
     """Return a tree's text with other values in its leaves, and their means inside."""
-    children = [_numbers(tree, key).astype(np.int64) for key in ("left_child", "right_child")]
+    children = [numbers_of(tree, key).astype(np.int64) for key in ("left_child", "right_child")]
     n_inner, no_children = len(children[0]), np.full(len(stored), -1)
     lines = {"leaf_value": stored}
     if n_inner:
         # Inner nodes are counted from 0, and leaf l is child ~l: it becomes node n_inner + l.
         numbered = (np.where(child < 0, n_inner + ~child, child) for child in children)
         left, right = (np.concatenate([child, no_children]) for child in numbered)
-        cover = np.concatenate([_numbers(tree, "internal_count"), _numbers(tree, "leaf_count")])
+        cover = np.concatenate([numbers_of(tree, "internal_count"), numbers_of(tree, "leaf_count")])
         lines["internal_value"] = Nodes(left, right, cover).means(stored)[:n_inner]
     for key, numbers in lines.items():
-        text = " ".join(f"{number:.17g}" for number in numbers)
+        text = " ".join(f"{number:.17g}" for number in numbers)  # digits that no double needs more of
         tree = re.sub(rf"(?m)^{key}=.*$", f"{key}={text}", tree)
     return tree

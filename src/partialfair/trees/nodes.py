@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from partialfair.trees.rounding import Sizes
 from partialfair.utils.typing import Floats, Ints
-
-__all__ = ["Nodes", "Structure"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +21,7 @@ class Nodes:
     left, right
         The children of each node; of a leaf, negative.
     cover
-        How much weight of rows reached each node when the tree was grown.
+        How much weight of rows reached each node when the tree was trained.
     """
 
     left: Ints
@@ -39,6 +35,12 @@ class Nodes:
         while (inner := levels[-1][self.left[levels[-1]] >= 0]).size:
             levels.append(np.concatenate([self.left[inner], self.right[inner]]))
         return levels
+
+    @cached_property
+    def inner_ids(self) -> Ints:
+        """The nodes that split and can be reached, in the order of their numbers: the root first."""
+        reached = np.sort(np.concatenate(self._levels))
+        return reached[self.left[reached] >= 0]
 
     @cached_property
     def leaf_ids(self) -> npt.NDArray[np.int64]:
@@ -57,7 +59,7 @@ class Nodes:
         """Return the values of all nodes: an inner one has the cover-weighted mean of its children.
 
         ``value[i] = (cover[l] value[l] + cover[r] value[r]) / (cover[l] + cover[r])``, from the leaves up, so
-        that the root holds the mean over the rows that the tree was grown on: the base value of SHAP-type
+        that the root holds the mean over the rows that the tree was trained on: the base value of SHAP-type
         contributions. Children that nobody reached count alike.
         """
         values = np.zeros(len(self.left))
@@ -66,6 +68,7 @@ class Nodes:
             inner = level[self.left[level] >= 0]
             children = np.stack([self.left[inner], self.right[inner]])
             weights = self.cover[children]
+            # Where no row reached either child a plain mean avoids 0 / 0.
             weights[:, weights.sum(axis=0) == 0.0] = 1.0
             values[inner] = (weights * values[children]).sum(axis=0) / weights.sum(axis=0)
         return values
@@ -77,15 +80,8 @@ class Structure:
 
     trees: tuple[Nodes, ...]
 
-    @classmethod
-    def of_decision_trees(cls, estimators: Iterable[Any]) -> Structure:
-        """Read the fitted decision trees of which scikit-learn makes its ensembles."""
-        trees = (estimator.tree_ for estimator in estimators)
-        nodes = ((tree.children_left, tree.children_right, tree.weighted_n_node_samples) for tree in trees)
-        return cls(tuple(Nodes(*arrays) for arrays in nodes))
-
     @property
-    def n_leaves(self) -> Sizes:
+    def n_leaves(self) -> tuple[int, ...]:
         """The number of leaves of each tree."""
         return tuple(len(nodes.leaf_ids) for nodes in self.trees)
 

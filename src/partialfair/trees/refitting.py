@@ -1,4 +1,4 @@
-"""Tree ensembles as origins of a fit: scores on one scale, leaf values as coefficients, and back.
+"""Leaf values of tree ensembles as coefficients of a linear model, and their refit.
 
 A classifier's scores are cut at 0 everywhere in partialfair. Boosted classifiers sum log-odds, which are;
 forests average probabilities p, whose scores are ``2 p − 1``: so is the squared loss of labels ±1 four times
@@ -10,40 +10,62 @@ lead out of them: all leaves of a tree together are as good as one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import copy
+import time
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from inspect import signature
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import expit
 from sklearn.base import is_regressor
 from sklearn.ensemble._forest import ForestClassifier
 
+from partialfair.data.samples import Samples
+from partialfair.estimators import PartialFairClassifier, PartialFairRegressor
+from partialfair.estimators.path_fits import TINY_TIME, scores_of
+from partialfair.metrics.calibration import calibration_by_group
+from partialfair.metrics.partial import WorstGap
+from partialfair.optimization.objectives import read_loss
+from partialfair.optimization.problems import WeightedScores
 from partialfair.training.offset import DeployedScores, Offset
-from partialfair.trees._wrapped import unwrapped
-from partialfair.trees.ensembles import ScoreKind, TreeEnsemble, ensemble_of
-from partialfair.utils.typing import ArrayLike, Floats
+from partialfair.training.promise import exact_gap
+from partialfair.trees.base_estimators import unwrap
+from partialfair.trees.ensembles import TreeEnsemble, ensemble_of
+from partialfair.utils.typing import ArrayLike, Floats, Ints
 
-__all__ = ["LOSSES", "LeafValues", "has_bounds", "loss_of"]
-
-LOSSES: dict[ScoreKind, str] = {"log-odds": "logistic", "probability": "squared", "prediction": "squared"}
-"""What the leaf values of each kind of scores are refitted for."""
-
-_FACTORS: dict[ScoreKind, tuple[float, float]] = {"probability": (2.0, 1.0)}
-"""Factor and shift of scores whose cut is not 0."""
+if TYPE_CHECKING:
+    import pandas as pd
 
 
-def has_bounds(model: Any) -> bool:
-    """Whether the leaves of a model, fitted or not, hold probabilities."""
-    return isinstance(unwrapped(model), ForestClassifier)
+def _has_bounds(model: Any) -> bool:
+    """Return whether the leaves of a model, fitted or not, hold probabilities."""
+    return isinstance(unwrap(model), ForestClassifier)
 
 
 def loss_of(model: Any) -> str:
-    """Return what the leaf values of a model, fitted or not, are refitted for."""
-    model = unwrapped(model)
+    """Return the loss that the leaf values of a model, fitted or not, minimize in the refit."""
+    model = unwrap(model)
     if not hasattr(model, "get_params"):  # a booster, which is fitted
-        return LOSSES[ensemble_of(model).score_kind]
-    return "squared" if is_regressor(model) or has_bounds(model) else "logistic"
+        return "logistic" if ensemble_of(model).score_kind == "log-odds" else "squared"
+    return "squared" if is_regressor(model) or _has_bounds(model) else "logistic"
+
+
+def linear_estimator(trees: Any) -> Any:
+    """Return the classifier or regressor that refits leaf values; from a warm start it knows the last fit."""
+    kind = PartialFairRegressor if is_regressor(trees) else PartialFairClassifier
+    shared = signature(kind).parameters
+    settings = {name: value for name, value in trees.get_params(deep=False).items() if name in shared}
+    # Groups and rows held out were read before; the linear model sees leaves alone.
+    settings |= {"loss": trees.loss, "sensitive_columns": None, "validation": 0.2}
+    settings["fit_intercept"] = not _has_bounds(trees.model)
+    if kind is PartialFairClassifier and trees.constraint_threshold is None:
+        settings["constraint_threshold"] = 0.0  # of scores on which 0 is the cut; see the module
+    last = getattr(trees, "_refit", None)
+    if trees.warm_start and type(last) is kind:
+        return copy.copy(last).set_params(**settings)
+    return kind(**settings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,33 +81,33 @@ class LeafValues:
     ensemble: TreeEnsemble
 
     @cached_property
-    def _scale(self) -> tuple[float, float]:
+    def scale(self) -> tuple[float, float]:
         """Factor and shift: scores are ``factor · (sum of leaf values) − shift``."""
-        return _FACTORS.get(self.ensemble.score_kind, (1.0, 0.0))
+        return (2.0, 1.0) if self.ensemble.score_kind == "probability" else (1.0, 0.0)
 
     def scores(self, X: ArrayLike) -> Floats:
         """Return what the library's own model scores rows, on the scale of partialfair."""
-        factor, shift = self._scale
+        factor, shift = self.scale
         return factor * self.ensemble.scores(X) - shift
 
     def probabilities(self, scores: Floats) -> Floats:
         """Return the probabilities of the second class that scores stand for."""
         return (1 + scores) / 2 if self.ensemble.score_kind == "probability" else expit(scores)
 
-    def origin(self, X: ArrayLike) -> Offset:
+    def offset(self, X: ArrayLike) -> Offset:
         """Return the ensemble as the model of these rows that coefficients are counted from."""
         ensemble, n_trees = self.ensemble, self.ensemble.n_trees
         low, high = self._coefficients(np.array(ensemble.bounds)).tolist()
         return Offset(
             self.scores(X),
             self._coefficients(ensemble.values)[None],
-            np.zeros(1),
-            np.full((1, len(ensemble.values)), 1 / n_trees),
+            np.zeros(1),  # the library's base score is in the first tree
+            np.full((1, len(ensemble.values)), 1 / n_trees),  # a leaf of each tree makes 1
             (low, high),
-            self._told,
+            self._deploy,
         )
 
-    def refitted(self, coef: Floats, intercept: Floats) -> LeafValues:
+    def with_coefficients(self, coef: Floats, intercept: Floats) -> LeafValues:
         """Return the ensemble with other values, written into a copy of the library's model.
 
         Parameters
@@ -98,17 +120,105 @@ class LeafValues:
 
     def _coefficients(self, values: Floats) -> Floats:
         """Return what leaves with these values add to scores."""
-        factor, shift = self._scale
-        return factor * values - shift / self.ensemble.n_trees
+        factor, shift = self.scale
+        return factor * values - shift / self.ensemble.n_trees  # each tree adds its part of the shift
 
     def _values(self, coef: Floats, intercept: float) -> Floats:
         """Return values whose sums score as coefficients and intercept do."""
-        factor, shift = self._scale
+        factor, shift = self.scale
         return np.asarray((coef + (intercept + shift) / self.ensemble.n_trees) / factor)
 
-    def _told(self, coef: Floats, intercept: Floats) -> tuple[Floats, DeployedScores]:
+    def _deploy(self, coef: Floats, intercept: Floats) -> tuple[Floats, DeployedScores]:
         """Return what the library adds up, which it does without rounding, and the scores of the sums."""
-        factor, shift = self._scale
+        factor, shift = self.scale
         divisor = self.ensemble.divisor
-        added: Any = self.ensemble.factor * self.ensemble._stored(self._values(coef[0], float(intercept[0])))
-        return added[None], lambda sums: factor * (sums / divisor) - shift
+        values = self._values(coef[0], float(intercept[0]))
+        return self.ensemble.summands(values)[None], lambda sums: factor * (sums / divisor) - shift
+
+
+@dataclass(frozen=True, eq=False)
+class LeafSamples:
+    """Rows as a refit of leaf values reads them.
+
+    Attributes
+    ----------
+    samples
+        With the leaves that rows fall in for features.
+    offset
+        The library's own model, from whose values coefficients are counted, with its scores of the rows.
+    """
+
+    samples: Samples
+    offset: Offset
+
+    @classmethod
+    def read(cls, values: LeafValues, samples: Samples) -> LeafSamples:
+        """Return rows with their leaves in an ensemble."""
+        return cls(samples.with_features(values.ensemble.leaves(samples.X)), values.offset(samples.X))
+
+    def take(self, rows: Ints) -> LeafSamples:
+        """Return the rows at some positions."""
+        return LeafSamples(self.samples.take(rows), replace(self.offset, scores=self.offset.scores[rows]))
+
+    def refit(self, linear: Any, end: float = float("inf"), memory: Any = None) -> Any:
+        """Fit a linear model on the leaves: its coefficients are what is added to their values.
+
+        Parameters
+        ----------
+        linear
+            The estimator, which is fitted and returned.
+        end
+            When the fit has to end.
+        memory
+            What other fits of the same rows have found, a `PathMemory`.
+        """
+        if end < float("inf"):
+            linear.set_params(time_limit=max(end - time.monotonic(), TINY_TIME))
+        deadline = linear._deadline()
+        linear._check_settings()
+        linear._read_features(self.samples.X, reset=True)
+        linear._fit_samples(self.samples, linear._read_task(), deadline, memory=memory, offset=self.offset)
+        return linear
+
+    def scores(self, linear: Any) -> Floats:
+        """Return the scores of these rows with leaf values that were refitted, on these or on others."""
+        return np.asarray(self.offset.scores + scores_of(linear, self.samples))
+
+
+def exact_gaps(linear: Any, scores: Floats, samples: Samples) -> tuple[WorstGap, ...]:
+    """Return the exact gaps that the constraints of a refit are about, of any scores of any rows."""
+    positive = None if is_regressor(linear) else samples.y == linear.classes_[1]
+    counts = WeightedScores(scores, samples.row_weights, samples.groups.codes, positive)
+    sign, labels = 1.0 if linear.higher_is_better else -1.0, samples.groups.labels
+    return tuple(
+        exact_gap(stated, scores, counts, labels, linear.min_group_size, sign)[1]
+        for stated in linear.result_.constraints
+    )
+
+
+def evaluate(linear: Any, scores: Floats, samples: Samples) -> tuple[float, float]:
+    """Return the weighted mean loss that a refit minimizes, and its gap, of any scores of any rows.
+
+    Gaps of several constraints are added up; without any the gap is 0.
+    """
+    weights, targets = samples.row_weights, samples.y
+    if not is_regressor(linear):
+        positive = samples.y == linear.classes_[1]
+        targets = np.where(positive, 1.0, -1.0)
+        weights = weights * linear._class_factors(linear.classes_, positive, weights)
+    objective = read_loss(linear.loss).build(targets, weights)
+    loss = objective.loss.value_and_slopes(scores, objective.targets, objective.shares)[0]
+    return loss, float(np.nansum([gap.value for gap in exact_gaps(linear, scores, samples)]))
+
+
+def compare_calibration(
+    before: LeafValues, after: LeafValues, X: Any, y: ArrayLike, **settings: Any
+) -> pd.DataFrame:
+    """Return `calibration_by_group` of two sets of leaf values, each column ``…_before`` and ``…_after``."""
+    tables = {
+        name: calibration_by_group(y, values.probabilities(values.scores(X)), **settings).to_frame()
+        for name, values in {"before": before, "after": after}.items()
+    }
+    groups = tables["before"][[]]  # the index, without columns
+    columns = tables["before"].columns
+    return groups.assign(**{f"{what}_{name}": tables[name][what] for what in columns for name in tables})

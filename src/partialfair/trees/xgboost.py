@@ -7,38 +7,32 @@ import itertools
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy.special import logit
 
 from partialfair.exceptions import InputError
-from partialfair.trees._refusals import (
+from partialfair.trees.ensembles import (
+    ScoreKind,
+    TreeEnsemble,
     name_of,
     refuse_classes,
     refuse_dart,
     refuse_monotone,
     refuse_objective,
     refuse_targets,
+    score_kinds,
 )
-from partialfair.trees.ensembles import ScoreKind, TreeEnsemble
 from partialfair.trees.nodes import Nodes, Structure
-from partialfair.trees.rounding import SINGLE_BITS
+from partialfair.utils.model_files.xgboost import LOGISTIC, PREDICTIONS
 from partialfair.utils.typing import ArrayLike, Floats, Ints
 
-__all__ = ["XGBoostTrees", "check_settings", "read"]
-
-_SCORE_KINDS: dict[str, ScoreKind] = {
-    "binary:logistic": "log-odds",
-    "reg:squarederror": "prediction",
-    "reg:absoluteerror": "prediction",
-    "reg:pseudohubererror": "prediction",
-    "reg:quantileerror": "prediction",
-}
-"""Objectives whose predictions are the sum of leaf values, or its logistic transform."""
+# Objectives whose predictions are the sum of leaf values, or its logistic transform.
+_SCORE_KINDS = score_kinds((LOGISTIC,), PREDICTIONS)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class XGBoostTrees(TreeEnsemble):
     """Trees of an ``XGBClassifier``, an ``XGBRegressor`` (or their ``XGBRF`` kin) or a ``Booster``.
 
@@ -47,8 +41,7 @@ class XGBoostTrees(TreeEnsemble):
     score that adds 0, and the old one within its first tree, since sums are exact only on one grid.
     """
 
-    significand_bits: ClassVar[int] = SINGLE_BITS
-
+    significand_bits: int = 24  # of float32
     saved: dict[str, Any] = field(repr=False)
     """The model as its library saves it, up to the best iteration; never changed."""
     structure: Structure = field(repr=False)
@@ -57,36 +50,41 @@ class XGBoostTrees(TreeEnsemble):
         """Return what ``predict(X, output_margin=True)`` does, with the trees up to the best iteration."""
         if _is_estimator(self.model):
             return np.asarray(self.model.predict(X, output_margin=True), dtype=np.float64)
-        return np.asarray(self._predicted(X, output_margin=True), dtype=np.float64)
+        return np.asarray(self._predict(X, output_margin=True), dtype=np.float64)
 
     def _leaf_positions(self, X: Any) -> Ints:
         # Not by the estimators' apply, which does not take categories before XGBoost 3.
-        reached = self._predicted(X, pred_leaf=True).reshape(-1, self.n_trees)
+        reached = self._predict(X, pred_leaf=True).reshape(-1, self.n_trees)
         return self.structure.leaf_positions(reached.astype(np.int32))
 
-    def _predicted(self, X: Any, **what: bool) -> Any:
+    def _predict(self, X: Any, **what: bool) -> Any:
         from xgboost import DMatrix
 
-        kept = self.model.get_params() if _is_estimator(self.model) else {}
+        settings = self.model.get_params() if _is_estimator(self.model) else {}
         table = DMatrix(
             X,
-            missing=kept.get("missing", np.nan),
-            feature_types=kept.get("feature_types"),
-            nthread=kept.get("n_jobs"),
+            missing=settings.get("missing", np.nan),
+            feature_types=settings.get("feature_types"),
+            nthread=settings.get("n_jobs"),
             enable_categorical=True,
         )
         booster = _booster(self.model)
         best = _best_iteration(booster)
+        # (0, 0) stands for all iterations.
         return booster.predict(table, iteration_range=(0, 0 if best is None else best + 1), **what)
 
-    def _written(self, stored: Floats) -> Any:
+    def _write(self, stored: Floats) -> Any:
         saved = copy.deepcopy(self.saved)
-        saved["learner"]["learner_model_param"]["base_score"] = _base_score_of_zero(self.saved)
+        # The base score whose margin is 0, in the form in which the library saves it: a list from 3.1 on.
+        sizes = saved["learner"]["learner_model_param"]
+        zero = "5E-1" if _is_logistic(saved["learner"]) else "0E0"
+        sizes["base_score"] = f"[{zero}]" if sizes["base_score"].startswith("[") else zero
         trees = saved["learner"]["gradient_booster"]["model"]["trees"]
         for tree, nodes, values in zip(
             trees, self.structure.trees, self.structure.node_values(stored), strict=True
         ):
-            tree["base_weights"] = [_short(value) for value in values]
+            # With no more digits than single precision needs to be read back.
+            tree["base_weights"] = [float(str(np.float32(value))) for value in values]
             for leaf in nodes.leaf_ids:  # where inner nodes keep what they split at, leaves keep their value
                 tree["split_conditions"][leaf] = tree["base_weights"][leaf]
         original = _booster(self.model)
@@ -109,21 +107,30 @@ def read(model: Any) -> XGBoostTrees:
     _check_booster(model, config["name"], config.get("tree_train_param", {}).get("monotone_constraints", ""))
     whole = json.loads(booster.save_raw("json"))
     saved = whole if best is None else json.loads(booster[: best + 1].save_raw("json"))
-    if (names := _stored_categories(whole)) is not None:
+    # What codes of categories stand for, which XGBoost saves from 3.1 on.
+    if (names := whole["learner"]["gradient_booster"]["model"].get("cats")) is not None:
         _check_categories(model, names)
         saved["learner"]["gradient_booster"]["model"]["cats"] = names  # which the cut leaves out
     score_kind = _score_kind(model, saved["learner"])
     trees = saved["learner"]["gradient_booster"]["model"]["trees"]
     if not trees:
         raise InputError(f"{name_of(model)} has no trees")
-    structure = Structure(tuple(_nodes_of(tree) for tree in trees))
+    structure = Structure(
+        tuple(
+            Nodes(
+                np.asarray(tree["left_children"], dtype=np.int64),
+                np.asarray(tree["right_children"], dtype=np.int64),
+                np.asarray(tree["sum_hessian"], dtype=np.float64),
+            )
+            for tree in trees
+        )
+    )
     # Few digits stand for a number in single precision, so that is what they are read as.
     values = structure.leaf_values(np.float32(tree["split_conditions"]) for tree in trees)
-    values[: structure.n_leaves[0]] += _base_margin(saved["learner"])
+    values[: structure.n_leaves[0]] += base_margin(saved["learner"])
     return XGBoostTrees(
         model=model,
         score_kind=score_kind,
-        classes=getattr(model, "classes_", None),
         values=values,
         n_leaves=structure.n_leaves,
         saved=saved,
@@ -131,17 +138,11 @@ def read(model: Any) -> XGBoostTrees:
     )
 
 
-def _stored_categories(saved: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what codes of categories stand for, which XGBoost keeps from 3.1 on; None before."""
-    names: dict[str, Any] | None = saved["learner"]["gradient_booster"]["model"].get("cats")
-    return names
-
-
 def _check_categories(model: Any, names: dict[str, Any]) -> None:
     """Refuse names of categories that XGBoost has garbled, so that it takes one category for another.
 
     Version 3.2 keeps as many bytes of a column's names as these have letters: two of ä, ö and ü are then the
-    same to it when it scores rows, also those that it was grown on.
+    same to it when it scores rows, also those that it was trained on.
     """
     for place, column in enumerate(names["enc"]):
         starts, letters = column.get("offsets", []), np.array(column["values"])
@@ -167,12 +168,12 @@ def _booster(model: Any) -> Any:
 
 def _best_iteration(booster: Any) -> int | None:
     """Return the iteration that early stopping chose, counted from 0; None without early stopping."""
-    found = booster.attr("best_iteration")
-    return None if found is None else int(found)
+    best = booster.attr("best_iteration")
+    return None if best is None else int(best)
 
 
 def check_settings(model: Any) -> None:
-    """Refuse what a model that is yet to be fitted is set to grow, where it could not be read."""
+    """Refuse settings of a model that is not fitted yet, whose trees could not be read."""
     settings = model.get_params()
     _check_booster(model, settings["booster"] or "gbtree", str(settings["monotone_constraints"] or ""))
     objective = settings["objective"]
@@ -181,7 +182,7 @@ def check_settings(model: Any) -> None:
 
 
 def _check_booster(model: Any, booster: str, monotone_constraints: str) -> None:
-    """Refuse what a model is grown with, where its sums would not be, or not stay, what they are."""
+    """Refuse settings of training under which sums of leaf values would not be, or not stay, the scores."""
     if booster == "dart":
         refuse_dart(model, "booster='gbtree'")
     if booster != "gbtree":
@@ -204,28 +205,11 @@ def _score_kind(model: Any, learner: dict[str, Any]) -> ScoreKind:
     return _SCORE_KINDS[objective]
 
 
-def _nodes_of(tree: dict[str, Any]) -> Nodes:
-    left, right = (np.asarray(tree[f"{side}_children"], dtype=np.int64) for side in ("left", "right"))
-    return Nodes(left, right, np.asarray(tree["sum_hessian"], dtype=np.float64))
-
-
-def _base_margin(learner: dict[str, Any]) -> float:
-    """Return what all scores start from: the base score, which logistic objectives keep as a probability."""
+def base_margin(learner: dict[str, Any]) -> float:
+    """Return what all scores start from: the base score, which logistic objectives hold as a probability."""
     base_score = np.float32(learner["learner_model_param"]["base_score"].strip("[]"))  # a list from 3.1 on
     return float(logit(base_score) if _is_logistic(learner) else base_score)
 
 
-def _base_score_of_zero(saved: dict[str, Any]) -> str:
-    """Return the base score, in the form in which the library keeps it, whose margin is 0."""
-    base_score = "5E-1" if _is_logistic(saved["learner"]) else "0E0"
-    is_list = saved["learner"]["learner_model_param"]["base_score"].startswith("[")
-    return f"[{base_score}]" if is_list else base_score
-
-
 def _is_logistic(learner: dict[str, Any]) -> bool:
-    return bool(learner["objective"]["name"] == "binary:logistic")
-
-
-def _short(value: float) -> float:
-    """Return a number that prints with no more digits than single precision needs to be read back."""
-    return float(str(np.float32(value)))
+    return bool(learner["objective"]["name"] == LOGISTIC)

@@ -1,6 +1,6 @@
-"""Files are whole or absent: the one way in which anything is written.
+"""Write files atomically, several of them together: the one way in which anything is written.
 
-Everything is staged first: each file's content goes to a temporary beside its target and is forced to the
+Everything is staged first: each file's content goes to a temporary next to its target and is forced to the
 disk. Only then are the targets replaced, each by one `os.replace`, so that a full disk, a fault or a kill
 finds every file as it was or as it will be. A directory that does not exist is built aside, and renamed.
 
@@ -19,6 +19,7 @@ writers on other hosts, whose locks a shared disk need not show.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -36,31 +37,16 @@ from partialfair.exceptions import InputError
 if sys.platform != "win32":
     import fcntl
 
-__all__ = [
-    "abandon",
-    "check_file",
-    "check_set",
-    "check_targets",
-    "digests",
-    "is_file_name",
-    "scratch",
-    "write_file",
-    "write_files",
-]
-
 PathLike: TypeAlias = str | os.PathLike[str]
 
+# Bytes of a record that are read; one of 1,000 columns has less than a thousandth of them.
 _LARGEST_RECORD = 1 << 26
-"""Bytes of a record that are read; one of 1,000 columns has less than a thousandth of them."""
 _LONGEST_NAME = 255  # bytes, on most systems
 
 _TEMPORARY = re.compile(r"\.partialfair-[0-9a-f]{16}")
-_MOST_NAMES = 100
-"""Names that are tried; the second is needed once in 2⁶⁴ times, unless the disk is at fault."""
-
-_LEFTOVER_SECONDS = 3600.0
-_LONGEST_WAIT = 5.0
-"""Seconds to wait for another writer to replace its files, which takes milliseconds."""
+_MOST_NAMES = 100  # that are tried; the second is needed once in 2⁶⁴ times, unless the disk is at fault
+_LEFTOVER_SECONDS = 3600.0  # from this age on an unlocked temporary is of a process that was killed
+_LONGEST_WAIT = 5.0  # seconds for another writer to replace its files, which takes milliseconds
 
 
 class _Temporaries:
@@ -72,30 +58,25 @@ class _Temporaries:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.paths: dict[Path, int | None] = {}
-        """Each with the descriptor that holds its lock."""
+        self.paths: dict[Path, int | None] = {}  # each with the descriptor that holds its lock
         self.handed_over = False
 
     def make(self, directory: Path, *, is_directory: bool = False) -> Path:
         """Make an empty file or directory of a name that nothing has; the caller holds `lock`."""
-        for attempt in range(_MOST_NAMES):
+        for _ in range(_MOST_NAMES):
             path = directory / f".partialfair-{os.urandom(8).hex()}"
-            try:
+            with suppress(FileExistsError):
                 path.mkdir() if is_directory else path.touch(exist_ok=False)
-            except FileExistsError:
-                if attempt == _MOST_NAMES - 1:
-                    raise
-            else:
                 self.paths[path] = _lock(path)
-                break
-        return path
+                return path
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(directory))
 
     def remove(self, path: Path) -> None:
         """Remove a temporary, if it is still there."""
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
-            with suppress(OSError):  # as above: it is no use to anybody, and nobody is waiting for it
+            with suppress(OSError):  # what cannot be removed now is a leftover for a later writer
                 path.unlink()
         self.forget(path)
 
@@ -114,7 +95,7 @@ def abandon() -> bool:
 
     For the last moments of a process. It waits for a set that is being replaced.
     """
-    _temporaries.lock.acquire()
+    _temporaries.lock.acquire()  # and never released: other threads stop where they would write
     for path in list(_temporaries.paths):
         _temporaries.remove(path)
     return _temporaries.handed_over
@@ -139,7 +120,7 @@ def write_files(files: Mapping[Path, bytes]) -> None:
     staging = _Staging()
     try:
         for path, content in files.items():
-            with _sentence(path):
+            with _name_file_in_errors(path):
                 staging.add(path, content)
         staging.hand_over()
     finally:
@@ -153,8 +134,7 @@ class _Staging:
 
     def __init__(self) -> None:
         self.moves: dict[Path, Path] = {}
-        self.members: dict[Path, list[Path]] = {}
-        """Files of each new directory, relative to it, in the order given."""
+        self.members: dict[Path, list[Path]] = {}  # files of each new directory, relative to it, in order
         self.directories: set[Path] = set()
 
     def add(self, path: Path, content: bytes) -> None:
@@ -236,7 +216,7 @@ def check_targets(targets: Sequence[Path], inputs: Iterable[Path] = ()) -> None:
     inputs = [path for path in inputs if os.path.exists(path)]
     seen: dict[Path, Path] = {}
     for target in targets:
-        with _sentence(target):
+        with _name_file_in_errors(target):
             real = _real(target)
             _check_kind(target, real)
             if real in seen:
@@ -246,14 +226,16 @@ def check_targets(targets: Sequence[Path], inputs: Iterable[Path] = ()) -> None:
                 if _real(path) == real or (real.exists() and path.samefile(real)):
                     raise InputError(f"{target} cannot be written: it is the input {path}")
     for directory in dict.fromkeys(_existing_directory(real) for real in seen):
-        with _sentence(next(seen[real] for real in seen if real.is_relative_to(directory))):
-            _try_writing(directory)
+        target = next(seen[real] for real in seen if real.is_relative_to(directory))
+        # Permissions, quotas and kinds of disks have no shorter answer.
+        with _name_file_in_errors(target), _temporaries.lock:
+            _temporaries.remove(_temporaries.make(directory))
 
 
 def _check_kind(target: Path, real: Path) -> None:
     if real.is_symlink():
         raise InputError(f"{target} cannot be written: it is a link that leads to itself")
-    # Asked of the name as given: what /dev/stdout stands for may have no name.
+    # The name as given: what /dev/stdout stands for may have no name.
     if not target.exists():
         return
     mode = target.stat().st_mode
@@ -263,12 +245,6 @@ def _check_kind(target: Path, real: Path) -> None:
         raise InputError(f"{target} cannot be written: it is not a regular file")
     if not os.access(target, os.W_OK):
         raise InputError(f"{target} cannot be written: it is read-only")
-
-
-def _try_writing(directory: Path) -> None:
-    """Make a temporary and remove it: permissions, quotas and kinds of disks have no shorter answer."""
-    with _temporaries.lock:
-        _temporaries.remove(_temporaries.make(directory))
 
 
 @contextmanager
@@ -294,8 +270,7 @@ def digests(files: Mapping[str, bytes]) -> dict[str, str]:
 def check_set(directory: Path, record_name: str) -> dict[str, Any]:
     """Return the record of a directory, and refuse files that another run wrote.
 
-    The record's ``files`` maps names to `digests`. Files that have been removed since are not missed; a
-    record from before there were digests tells nothing, and is taken at its word.
+    The record's ``files`` maps names to `digests`. Files that have been removed since are not missed.
     """
     record = _read_record(directory / record_name)
     known = record.get("files", {})
@@ -334,9 +309,9 @@ def _read_record(path: Path) -> dict[str, Any]:
         record = json.loads(path.read_bytes())
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
+    except InputError:
+        raise
     except (RecursionError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
         raise InputError(f"{path} is damaged: it is not JSON") from error
     if not isinstance(record, dict):
         raise InputError(f"{path} is damaged: it holds no record")
@@ -344,8 +319,8 @@ def _read_record(path: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def _sentence(path: Path) -> Iterator[None]:
-    """Turn what the system refuses into a sentence that names the file."""
+def _name_file_in_errors(path: Path) -> Iterator[None]:
+    """Turn what the system refuses into an `InputError` that names the file."""
     try:
         yield
     except OSError as error:
@@ -373,7 +348,7 @@ def _hand_on(old: os.stat_result, path: Path) -> None:
     if hasattr(os, "chown"):
         with suppress(OSError):
             os.chown(path, old.st_uid, old.st_gid)
-    if path.stat().st_mode != old.st_mode:
+    if path.stat().st_mode != old.st_mode:  # after chown, which clears some bits of it
         path.chmod(stat.S_IMODE(old.st_mode))
 
 
@@ -393,18 +368,14 @@ def _remove_leftovers(directory: Path) -> None:
     """Remove temporaries of processes that were killed."""
     with suppress(OSError):
         for path in directory.iterdir():
-            if _TEMPORARY.fullmatch(path.name) and _is_old(path):
-                descriptor = _lock(path)
-                if descriptor is not None:
+            if not _TEMPORARY.fullmatch(path.name):
+                continue
+            with suppress(OSError):  # another writer was first
+                is_old = time.time() - path.lstat().st_mtime > _LEFTOVER_SECONDS
+                # A writer that lives holds a lock on its temporary.
+                if is_old and (descriptor := _lock(path)) is not None:
                     _temporaries.remove(path)
                     os.close(descriptor)
-
-
-def _is_old(path: Path) -> bool:
-    try:
-        return time.time() - path.lstat().st_mtime > _LEFTOVER_SECONDS
-    except OSError:  # another writer was first
-        return False
 
 
 @contextmanager
@@ -413,6 +384,7 @@ def _exclusive(directories: Iterable[Path]) -> Iterator[None]:
 
     Where locks cannot be had, nothing is lost but that: files are whole, and a record tells mixed sets.
     """
+    # In one order, so that two writers never wait for each other.
     held = [_lock(directory, _LONGEST_WAIT) for directory in sorted(directories)]
     try:
         yield
@@ -428,6 +400,7 @@ def _lock(path: Path, seconds: float = 0.0) -> int | None:
         return None
     deadline = time.monotonic() + seconds
     with suppress(OSError):
+        # Neither a link that somebody put there nor a pipe, which would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             while True:

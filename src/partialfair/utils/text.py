@@ -9,6 +9,9 @@ from collections.abc import Sequence
 LONGEST_MESSAGE = 999
 """Characters; what is longer is not read, and may be a whole file that was taken for a name."""
 
+_DECIMALS_THAT_COUNT = 12
+"""The HTML report computes gaps in another order, so that later digits may differ: they must not decide."""
+
 # Control characters (C0, DEL, C1) move the cursor, change colours or answer to the terminal's queries; the
 # others reorder the text around them, so that a line reads as what it is not; surrogates are bytes of names
 # that are not UTF-8, which no encoding writes.
@@ -57,6 +60,19 @@ def listed(texts: Sequence[str], most: int = 3) -> str:
     if n_more > 0:
         return f"{', '.join(first)} and {n_more:,} more"
     return " and ".join(filter(None, [", ".join(first[:-1]), *first[-1:]]))
+
+
+def fixed(value: float, digits: int = 3) -> str:
+    """Write a number with so many decimals; 0.4065 is 0.4065 whichever way it was computed.
+
+    Terminal and HTML report write numbers alike: `fixed` in numbers.js has these rules.
+    """
+    return f"{round(float(value), _DECIMALS_THAT_COUNT) + 0.0:.{digits}f}"  # + 0.0: no minus before zero
+
+
+def percent(fraction: float, digits: int = 1) -> str:
+    """Write a fraction in percents."""
+    return f"{fixed(100 * fraction, digits)} %"
 
 
 def _escape(character: re.Match[str]) -> str:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partialfair import surrogates
+from partialfair.constraints import surrogates
 from partialfair.constraints.dc import (
     Bending,
     CheckFailed,

@@ -327,6 +327,45 @@ def test_any_choice_near_the_border_is_a_lower_bound(sigma, seed):
     assert block.values(scores + change)[atom] >= line - 1e-9
 
 
+def random_fractions(kinks, rng):
+    """How much of each kink is used: any part of a crossing, an extreme choice at each border."""
+    fractions = rng.choice([0.0, 0.3, 1.0], size=kinks.rows.size)
+    for border in np.unique(kinks.border_keys[kinks.borders >= 0]):
+        part = np.flatnonzero(kinks.border_keys == border)
+        amounts = kinks.amounts[part]
+        bounds = np.stack([-kinks.backs[part], np.ones(part.size)], axis=1)
+        balance = amounts[None] / np.abs(amounts).max()
+        fractions[part] = linprog(rng.normal(size=part.size), A_eq=balance, b_eq=[0.0], bounds=bounds).x
+    return fractions
+
+
+@pytest.mark.parametrize("sigma", SIGMAS, ids=str)
+@given(seed=st.integers(0, 10_000))
+def test_any_kinks_with_their_interaction_are_a_lower_bound(sigma, seed):
+    """Both borders and crossings at once, wherever scores go: the way to where atoms are lowest beside it."""
+    block, rng = pair_sums(sigma, seed), np.random.default_rng(seed)
+    levels = 0.4 * np.arange(5) + rng.choice([1e-11, 0.03]) * rng.normal(size=(3, 5))
+    scores = levels[CODES, rng.integers(0, 5, N)]  # many ties, and differences on both sides of kinks
+    kinks = kinks_of(block, scores, 0.15)
+    assume(kinks.atoms.size)
+    fractions, coefficients = random_fractions(kinks, rng), np.zeros(block.bank.n_atoms)
+    coefficients[rng.choice(kinks.atoms, 2)] = rng.random(2)
+    rooms = coefficients[kinks.atoms]
+    found = block.bank.interaction(kinks, fractions, rooms, scores, block.members)
+    away = np.where(kinks.borders >= 0, np.sign(kinks.amounts), np.where(kinks.residuals > 0, -1.0, 1.0))
+    used = rooms * fractions * found.ratios * kinks.weights
+    slope = block.by_score(1, coefficients, scores).scores + found.scores
+    np.add.at(slope, kinks.rows, away * used)
+    crossing = kinks.others >= 0
+    np.add.at(slope, kinks.others[crossing], -(away * used)[crossing])
+    height = coefficients @ block.values(scores) - used @ np.abs(kinks.residuals) - found.loss
+    change, size = np.zeros(N), 10.0 ** rng.uniform(-3, 0)
+    for _ in range(30):
+        beside = block.by_score(1, coefficients, scores + change).scores - slope
+        change -= size * beside / max(np.linalg.norm(beside), 1e-9)
+        assert coefficients @ block.values(scores + change) >= height + slope @ change - 1e-9
+
+
 def test_whether_there_are_kinks_is_known_without_scores():
     assert all(isinstance(pair_sums(sigma).bank, Bending) for sigma in SIGMAS)
     assert all(pair_sums(sigma).bank.has_kinks for sigma in SIGMAS)  # members change places

@@ -12,7 +12,7 @@ from partialfair.exceptions import InputError
 
 pytest.importorskip("onnx")
 
-from partialfair.onnx._reading import exported
+from partialfair.onnx.reading import read_model
 
 X = np.random.default_rng(0).normal(size=(40, 3))
 
@@ -30,7 +30,7 @@ X = np.random.default_rng(0).normal(size=(40, 3))
 )
 def test_numbers_that_do_not_fit(step, name, value):
     model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, X[:, 0] > 0)
-    exported(model)
+    read_model(model)
     setattr(model.steps[step][1], name, value)
     with pytest.raises(InputError, match="features"):
-        exported(model)
+        read_model(model)

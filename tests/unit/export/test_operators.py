@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 
 pytest.importorskip("onnxruntime")
-Graph = pytest.importorskip("partialfair.onnx._graph").Graph
-from partialfair.onnx._trees import Mode, SplitTree, leaf_sums, search_tree  # noqa: E402
+Graph = pytest.importorskip("partialfair.onnx.graph").Graph
+from partialfair.onnx.trees import (  # noqa: E402
+    Mode,
+    SplitTree,
+    leaf_sums,
+    looks_like_a_leaf,
+    search_tree,
+)
 from tests.onnx_runs import run, tree_attributes  # noqa: E402
 
 
@@ -79,12 +85,8 @@ def test_trees_walk_as_they_should(seed):
 
 def test_a_root_that_looks_like_a_leaf_is_met():
     """The test above has cases in which the numbers would be the same, or it would show nothing."""
-    from partialfair.onnx._trees import _looks_like_a_leaf, _Offsets
-
     rng = np.random.default_rng(0)
-    met = [
-        _looks_like_a_leaf(random_tree(rng, 2), _Offsets(5, leaf)) for leaf in range(4, 8) for _ in range(50)
-    ]
+    met = [looks_like_a_leaf(random_tree(rng, 2), 5, leaf) for leaf in range(4, 8) for _ in range(50)]
     assert any(met)
 
 
@@ -104,7 +106,7 @@ def test_search_trees_count_boundaries(seed):
 def test_probabilities_keep_the_digits_of_their_tails():
     from scipy.special import expit
 
-    from partialfair.onnx._models import Link
+    from partialfair.onnx.models import Link
 
     graph = Graph()
     scores = graph.input("s", "double")

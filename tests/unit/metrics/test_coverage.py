@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from partialfair.metrics import fairness_report, unfairness_map
-from partialfair.metrics.bounds import fluctuation
-from partialfair.metrics.differences import Setting, statistical_parity
-from partialfair.metrics.inputs import scored_groups
+from partialfair.metrics.bounds import bound_fluctuation
+from partialfair.metrics.differences import statistical_parity
+from partialfair.metrics.inputs import Setting, scored_groups
 from partialfair.metrics.partial import statistical_parity_gap
 from partialfair.metrics.resampling import resample
 from tests.sizes import quick_first
@@ -31,10 +31,10 @@ def coverage(sizes, gap, gap_scale, *, n_draws=500, n_resamples=200, weighted=Fa
         scores, groups = shifted_uniform(rng, sizes, gap)
         weights = rng.exponential(size=scores.size) if weighted else None
         scored = scored_groups(scores, groups, INTERVAL, weights)
-        estimate = statistical_parity_gap(scored, gap_scale).value
-        draws = resample(scored, threshold=None, n_resamples=n_resamples, rng=rng)
         setting = Setting(gap_scale)
-        spread = fluctuation(statistical_parity(draws, setting), 0.95, [1e9] * len(sizes))
+        estimate = statistical_parity_gap(scored, setting).value
+        draws = resample(scored, threshold=None, n_resamples=n_resamples, rng=rng)
+        spread = bound_fluctuation(statistical_parity(draws, setting), 0.95, [1e9] * len(sizes))
         covered += estimate - spread.below(0.025) <= truth <= estimate + spread.above(0.025)
     return covered / n_draws
 

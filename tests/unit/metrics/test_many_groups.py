@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partialfair.metrics import fairness_report, resampling, sweep, unfairness_map
-from partialfair.metrics.bounds import fluctuation
-from partialfair.metrics.differences import Setting, statistical_parity
-from partialfair.metrics.inputs import scored_groups
-from partialfair.metrics.resampling import resample
-from partialfair.metrics.sweep import pair_aucs, parity_gaps, visits_of_pairs
+from partialfair.metrics.bounds import bound_fluctuation
+from partialfair.metrics.differences import statistical_parity
+from partialfair.metrics.grid import visits_of_pairs
+from partialfair.metrics.inputs import Setting, scored_groups
+from partialfair.metrics.resampling import KnotSettings, resample
+from partialfair.metrics.sweep import pair_aucs, pair_gap, parity_gaps
 from tests.sizes import examples
 
 INTERVAL = (0.2, 0.4)
@@ -43,14 +44,16 @@ def test_one_descent_gives_what_merging_every_pair_gives(seed, digits, weighted,
 
     def everything():
         aucs = [pair_aucs(scored, orders, share)[~np.eye(6, dtype=bool)] for share in (0.5, 1.0)]
-        curves = [part for curve in visits_of_pairs(scored, 10) for part in (curve.cells, curve.visits)]
-        return [parity_gaps(scored, "interval"), parity_gaps(scored, "absolute"), *aucs, *curves]
+        return [*aucs, *(part for curve in visits_of_pairs(scored, 10) for part in curve)]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sweep, "MANY_GROUPS", 100)
         merged = everything()
         patch.setattr(sweep, "MANY_GROUPS", 1)
         together = everything()
+    for scale in ("interval", "absolute"):
+        merged.append(np.array([pair_gap(a, b, scale)[0] for a, b in combinations(scored, 2)]))
+        together.append(parity_gaps(scored, scale)[np.triu_indices(6, 1)])
     for one, other in zip(merged, together, strict=True):
         np.testing.assert_array_equal(one, other)  # to the last bit
 
@@ -105,7 +108,7 @@ def test_the_map_of_all_groups_is_the_widest_of_the_maps_of_two(gap_scale):
 def test_knots_are_thinned_to_a_limit_and_keep_the_threshold(monkeypatch):
     rng = np.random.default_rng(0)
     scored = scored_groups(rng.normal(size=6000), np.arange(6000) % 30, INTERVAL)
-    monkeypatch.setattr(resampling, "MAX_CELLS", 3000)
+    monkeypatch.setattr(resampling, "SETTINGS", KnotSettings(max_cells=3000))
     draws = resample(scored, threshold=0.123, n_resamples=5, rng=rng)
     assert sum(group.cells.size for group in draws.draws) <= 3000
     assert 0.123 in draws.thresholds
@@ -134,7 +137,7 @@ def coverage(n_groups, size, gap, n_draws):
         scored = scored_groups(scores, groups, INTERVAL)
         draws = resample(scored, threshold=None, n_resamples=200, rng=rng)
         n_members = [group.n * group.interval.measure for group in scored]
-        spread = fluctuation(statistical_parity(draws, Setting()), 0.95, n_members)
+        spread = bound_fluctuation(statistical_parity(draws, Setting()), 0.95, n_members)
         estimate = parity_gaps(scored.groups, "interval").max()
         n_below += estimate - spread.below(0.025) <= gap
         n_above += gap <= estimate + spread.above(0.025)
@@ -142,10 +145,10 @@ def coverage(n_groups, size, gap, n_draws):
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("max_cells", [resampling.MAX_CELLS, 1500])
+@pytest.mark.parametrize("max_cells", [KnotSettings.max_cells, 1500])
 def test_intervals_of_thirty_groups_cover_a_gap_of_zero(max_cells, monkeypatch):
     """Also on fifty knots, as many as are left for 200 groups."""
-    monkeypatch.setattr(resampling, "MAX_CELLS", max_cells)
+    monkeypatch.setattr(resampling, "SETTINGS", KnotSettings(max_cells=max_cells))
     low, high = coverage(30, 300, 0.0, n_draws=60)
     assert low >= 0.9  # 0.95 less 1.8 standard errors of 60 draws
     assert high == 1.0
@@ -154,9 +157,9 @@ def test_intervals_of_thirty_groups_cover_a_gap_of_zero(max_cells, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [100, 2000])
 @pytest.mark.parametrize("gap", [0.0, 0.1, 0.4])
-@pytest.mark.parametrize("max_cells", [resampling.MAX_CELLS, 1500])
+@pytest.mark.parametrize("max_cells", [KnotSettings.max_cells, 1500])
 def test_intervals_of_thirty_groups_cover(max_cells, gap, size, monkeypatch):
-    monkeypatch.setattr(resampling, "MAX_CELLS", max_cells)
+    monkeypatch.setattr(resampling, "SETTINGS", KnotSettings(max_cells=max_cells))
     low, high = coverage(30, size, gap, n_draws=300)
     assert low >= 0.93
     assert high >= 0.93

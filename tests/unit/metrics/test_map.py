@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from partialfair.datasets import make_admissions
 from partialfair.exceptions import InputError
-from partialfair.metrics import _kernels, partial_statistical_parity_difference, unfairness_map
+from partialfair.metrics import grid, partial_statistical_parity_difference, unfairness_map
 from partialfair.metrics.inputs import scored_groups
 from partialfair.metrics.map_radii import MapRadii
 from tests import brute
@@ -126,7 +126,7 @@ def test_visits_sum_up_the_curve(people, n_grid):
         if not visits or visits[-1][0] != cell:
             visits.append((cell, []))
         visits[-1][1].append((x, y))
-    cells, found = _kernels.grid_visits(*a.ranked, *b.ranked, n_grid)
+    cells, found = grid.grid_visits(*a.ranked, *b.ranked, n_grid)
     assert cells.tolist() == [list(cell) for cell, _ in visits]
     assert len(visits) <= 2 * n_grid + 1
     for (_, points), at in zip(visits, found, strict=True):
@@ -139,7 +139,7 @@ def test_visits_sum_up_the_curve(people, n_grid):
             mass += (next_y - y) * ((x - passed) + (next_x - x) / 2)
         assert at[8] == pytest.approx(float(mass), abs=1e-12)
     at_bottom = [abs(x - y) for x, y in curve if max(x, y) == 1]
-    assert _kernels.bottom_lead(cells, found, n_grid) == pytest.approx(float(max(at_bottom)))
+    assert grid.bottom_lead(cells, found, n_grid) == pytest.approx(float(max(at_bottom)))
 
 
 @pytest.mark.no_cover
@@ -149,8 +149,8 @@ def test_group_auc_of_every_interval(people, n_grid):
     scores, groups, weights = people
     a, b = scored_groups(scores, groups, sample_weight=weights).groups[:2]
     first, second = (brute.split(scores, groups, weights)[label] for label in (a.label, b.label))
-    cells, visits = _kernels.grid_visits(*a.ranked, *b.ranked, n_grid)
-    found = _kernels.grid_aucs(cells, visits, n_grid)
+    cells, visits = grid.grid_visits(*a.ranked, *b.ranked, n_grid)
+    found = grid.grid_aucs(cells, visits, n_grid)
     for i in range(n_grid):
         for j in range(i + 1, n_grid + 1):
             parts = [(Fraction(i, n_grid), Fraction(j, n_grid))]

@@ -10,7 +10,7 @@ from partialfair.data.intervals import as_interval_set
 from partialfair.exceptions import InputError
 from partialfair.metrics import map_radii
 from partialfair.metrics.inputs import scored_groups
-from partialfair.metrics.map_radii import MapRadii
+from partialfair.metrics.map_radii import BridgeSettings, MapRadii
 from partialfair.theory import dkw_bound
 from tests.sizes import examples
 
@@ -140,10 +140,10 @@ def test_rows_in_clusters_have_the_radii_of_dkw():
 @pytest.mark.parametrize("sizes", [(100,) * 20, tuple(range(40, 440, 20))])
 def test_for_very_many_groups_error_probabilities_are_added_up(sizes, monkeypatch):
     drawn = MapRadii.of(people(sizes), 0.95)
-    monkeypatch.setattr(map_radii, "MAX_DRAWS", 0)
-    map_radii._radii.cache_clear()
+    monkeypatch.setattr(map_radii, "SETTINGS", BridgeSettings(max_draws=0))
+    map_radii._find_radii.cache_clear()
     added = MapRadii.of(people(sizes), 0.95)
-    map_radii._radii.cache_clear()
+    map_radii._find_radii.cache_clear()
     for scale in ("interval", "absolute"):
         ratio = getattr(added, scale)(pairs_of(added)) / getattr(drawn, scale)(pairs_of(drawn))
         assert ratio.min() >= 1
@@ -155,10 +155,10 @@ def test_for_very_many_groups_error_probabilities_are_added_up(sizes, monkeypatc
 
 def test_added_up_radii_do_not_mix_with_those_of_dkw(monkeypatch):
     """Both hold with the nominal confidence, but the narrower one of each pair would with less."""
-    monkeypatch.setattr(map_radii, "MAX_DRAWS", 0)
-    map_radii._radii.cache_clear()
+    monkeypatch.setattr(map_radii, "SETTINGS", BridgeSettings(max_draws=0))
+    map_radii._find_radii.cache_clear()
     radii = MapRadii.of(people((50,) * 20 + (100_000,)), 0.95)
-    map_radii._radii.cache_clear()
+    map_radii._find_radii.cache_clear()
     pairs = pairs_of(radii)
     np.testing.assert_allclose(radii.interval(pairs), radii.epsilon[pairs].sum(axis=1))
     assert (radii.absolute(pairs) < 1.2 * radii.interval(pairs)).all()

@@ -8,8 +8,8 @@ from scipy import stats
 
 from partialfair.exceptions import InputError, SmallGroupWarning
 from partialfair.metrics import compare_gaps, fairness_report
-from partialfair.metrics._paired_kernels import add_contenders, raise_ends
 from partialfair.metrics.catalogue import METRICS
+from partialfair.metrics.paired import add_contenders, raise_ends
 from tests.sizes import quick_first
 
 INTERVAL = (0.1, 0.8)

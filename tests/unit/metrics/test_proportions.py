@@ -5,10 +5,9 @@ import pytest
 from scipy import stats
 
 from partialfair.metrics import fairness_report
-from partialfair.metrics._proportions import proportion_gaps
 from partialfair.metrics.catalogue import METRICS
-from partialfair.metrics.differences import Setting
-from partialfair.metrics.inputs import scored_groups
+from partialfair.metrics.inputs import Setting, scored_groups
+from partialfair.metrics.proportions import estimate_proportions
 
 EVERY = Setting("interval", 0.5, "group")
 FEW_SELECTED = [
@@ -31,7 +30,7 @@ def bounds_of(counts, sizes, *, labels=(None,), interval=(0, 1), setting=EVERY, 
         None,
         np.ones(scores.size, dtype=bool) if labels[0] else None,
     )
-    return proportion_gaps(scored, setting, labels, confidence)
+    return estimate_proportions(scored, setting, labels, confidence)
 
 
 def outcomes(sizes, rates):
@@ -177,7 +176,7 @@ def test_reports_and_choices_of_models_use_these_bounds(metric):
     settings = {"sensitive_features": groups, "threshold": 0.6, "interval": (0.1, 0.5), "n_resamples": 100}
     row = fairness_report(labels, scores, **settings)[metric]
     scored = scored_groups(scores, groups, (0.1, 0.5), None, labels)
-    found = METRICS[metric].proportions(scored, Setting("interval", 0.6, "group"), 0.95)
+    found = estimate_proportions(scored, Setting("interval", 0.6, "group"), METRICS[metric].proportions, 0.95)
     assert row.value == pytest.approx(found.gap)
     assert (row.at_most, row.high) == pytest.approx(
         [found.gap + found.above(error) for error in (0.05, 0.025)]

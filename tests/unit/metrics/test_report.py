@@ -7,8 +7,7 @@ import pytest
 from partialfair import metrics
 from partialfair.exceptions import IdleThresholdWarning, InputError, SmallGroupWarning, UndefinedGapWarning
 from partialfair.metrics import fairness_report
-from partialfair.metrics.differences import Setting
-from partialfair.metrics.inputs import scored_groups
+from partialfair.metrics.inputs import Setting, scored_groups
 from partialfair.metrics.report import METRICS
 from partialfair.metrics.resampling import resample
 

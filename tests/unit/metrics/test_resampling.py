@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from partialfair.metrics.bounds import Differences, PairFluctuations, fluctuation, joined_differences
+from partialfair.metrics.bounds import Differences, PairFluctuations, bound_fluctuation, join_differences
 from partialfair.metrics.inputs import scored_groups
 from partialfair.metrics.resampling import resample
 from tests.sizes import examples
@@ -168,7 +168,7 @@ def given_differences(pairs, values):
 def test_bounds_are_those_of_the_text(seed, confidence, widest, n_rows):
     """Also where blocks hold one pair each, and where all differences may be the widest."""
     n_members, pairs, values = drawn_differences(seed, widest, n_rows)
-    found = fluctuation(given_differences(pairs, values), confidence, n_members)
+    found = bound_fluctuation(given_differences(pairs, values), confidence, n_members)
     assert found.gap == pytest.approx(max(np.abs(rows[:, 0]).max() for rows in values))
     for chance in (1 - confidence, (1 - confidence) / 2):
         at_least, at_most, n_candidates = by_the_steps(pairs, values, confidence, n_members, chance)
@@ -189,9 +189,9 @@ def drawn_differences(seed, widest, n_rows):
 
 def test_joined_families_are_all_pairs_of_both():
     n_members, pairs, values = drawn_differences(3, 0.6, 30)
-    together = fluctuation(given_differences(pairs, values), 0.95, n_members)
+    together = bound_fluctuation(given_differences(pairs, values), 0.95, n_members)
     parts = [given_differences(pairs[:1], values[:1]), given_differences(pairs[1:], values[1:])]
-    joined = fluctuation(joined_differences(parts), 0.95, n_members)
+    joined = bound_fluctuation(join_differences(parts), 0.95, n_members)
     np.testing.assert_array_equal(joined.draws, together.draws)
     np.testing.assert_array_equal(joined.everywhere, together.everywhere)
     assert joined.above(0.05) == together.above(0.05)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from partialfair.metrics.text import fixed, percent
+from partialfair.utils.text import fixed, percent
 
 
 @pytest.mark.parametrize("value", [0.4065, 0.0625, 0.1875, 0.2995, 0.9995])

@@ -15,8 +15,8 @@ from partialfair.optimization.objectives import (
     Mirrored,
     PartialAUC,
     SquaredLoss,
-    mirrored,
-    tied,
+    mirror_loss,
+    tie_loss,
 )
 from tests.derivatives import convex_parts, curvature, evaluated
 
@@ -32,15 +32,15 @@ def draw(n=40):
 @pytest.mark.parametrize("loss", POINTWISE, ids=str)
 def test_shares_of_pointwise_losses_add_up_to_one(loss):
     _, signs, weights = draw()
-    objective = tied(loss, signs, weights)
+    objective = tie_loss(loss, signs, weights)
     assert objective.shares == pytest.approx(weights / weights.sum())
     assert objective.mean_target == pytest.approx(np.average(signs, weights=weights))
 
 
 def test_shares_of_pairs_add_up_to_one_in_each_class():
     _, signs, weights = draw()
-    for loss in (AUCLoss(), mirrored(AUCLoss()), Difference(AUCLoss(top=0.4), AUCLoss(top=0.1))):
-        shares = tied(loss, signs, weights).shares
+    for loss in (AUCLoss(), mirror_loss(AUCLoss()), Difference(AUCLoss(top=0.4), AUCLoss(top=0.1))):
+        shares = tie_loss(loss, signs, weights).shares
         for sign in (1, -1):
             of_class = signs == sign
             assert shares[of_class] == pytest.approx(weights[of_class] / weights[of_class].sum())
@@ -51,7 +51,7 @@ def test_what_is_additive():
     assert all(loss.additive for loss in POINTWISE)
     assert not pairs.additive
     for loss in (pointwise, pairs):
-        assert mirrored(loss).additive is loss.additive
+        assert mirror_loss(loss).additive is loss.additive
     assert Difference(pointwise, pointwise).additive
     assert not Difference(pointwise, pairs).additive
     assert not Difference(pairs, pointwise).additive
@@ -59,7 +59,7 @@ def test_what_is_additive():
 
 def test_some_rows_keep_the_shares_they_have_among_all():
     _, signs, weights = draw()
-    objective = tied(LogisticLoss(), signs, weights)
+    objective = tie_loss(LogisticLoss(), signs, weights)
     shard = objective.take(slice(5, 12))
     assert shard.loss is objective.loss
     assert (shard.targets == signs[5:12]).all()
@@ -72,7 +72,7 @@ def test_some_rows_keep_the_shares_they_have_among_all():
 def test_no_rows_have_no_loss(loss):
     _, signs, weights = draw()
     for formula in (loss, Mirrored(loss)):
-        nobody = tied(formula, signs, weights).take(slice(3, 3))
+        nobody = tie_loss(formula, signs, weights).take(slice(3, 3))
         value, slopes = evaluated(nobody, np.empty(0))
         assert value == 0
         assert slopes.shape == curvature(nobody, np.empty(0)).diagonal.shape == (0,)
@@ -81,14 +81,14 @@ def test_no_rows_have_no_loss(loss):
 
 def test_formulas_are_equal_if_their_settings_are():
     assert AUCLoss("hinge", rounding=0.1) == AUCLoss("hinge", rounding=0.1) != AUCLoss("hinge")
-    assert mirrored(HingeLoss(0.1)) == Mirrored(HingeLoss(0.1))
+    assert mirror_loss(HingeLoss(0.1)) == Mirrored(HingeLoss(0.1))
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_mirrored_losses(settings):
     scores, signs, weights = draw()
     objective = settings.build(signs, weights)
-    other = replace(objective, loss=mirrored(objective.loss))
+    other = replace(objective, loss=mirror_loss(objective.loss))
     value, slopes = evaluated(objective, -scores)
     assert evaluated(other, scores)[0] == pytest.approx(value)
     assert evaluated(other, scores)[1] == pytest.approx(-slopes)

@@ -13,15 +13,15 @@ from partialfair.optimization.objectives import (
     Difference,
     PartialAUC,
     read_loss,
-    tied,
+    tie_loss,
 )
-from partialfair.optimization.objectives._pairs import (
+from partialfair.optimization.objectives.pairwise import (
     HingePairs,
     LogisticPairs,
     SquaredHingePairs,
     SquaredPairs,
+    top_shares,
 )
-from partialfair.optimization.objectives._top import top_shares
 from tests.derivatives import (
     check_convex,
     check_curvature,
@@ -278,7 +278,7 @@ def test_the_anchor_costs_nothing(kind):
 def test_top_shares_maximise(fpr):
     """r is a maximiser: no generic optimiser finds a better one."""
     scores, signs, weights = draw(10, n=24, ties=False)
-    objective = tied(AUCLoss("hinge", top=fpr[1], rounding=0.3), signs, weights)
+    objective = tie_loss(AUCLoss("hinge", top=fpr[1], rounding=0.3), signs, weights)
     q = weights[signs < 0] / weights[signs < 0].sum()
     t, s, p = scores[signs < 0], scores[signs > 0], weights[signs > 0] / weights[signs > 0].sum()
     q, t = q[q > 0], t[q > 0]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from partialfair.optimization.objectives import HingeLoss, LogisticLoss, SquaredLoss, tied
+from partialfair.optimization.objectives import HingeLoss, LogisticLoss, SquaredLoss, tie_loss
 from tests.derivatives import check_curvature, check_slopes, curvature, evaluated
 
 N = 77
@@ -26,7 +26,7 @@ def draw(weighted, seed=0):
 def test_formulas(name, weighted):
     loss, formula = FORMULAS[name]
     scores, signs, weights = draw(weighted)
-    objective = tied(loss, signs, weights)
+    objective = tie_loss(loss, signs, weights)
     assert evaluated(objective, scores)[0] == pytest.approx(
         np.average(formula(scores, signs), weights=weights)
     )
@@ -42,21 +42,21 @@ def test_one_other_weight_is_enough_to_be_weighted(at):
     """Equal shares take a shorter way; shares that differ anywhere must not."""
     scores, signs, weights = draw(weighted=False)
     weights[at] = 3.0
-    value, slopes = evaluated(tied(LogisticLoss(), signs, weights), scores)
+    value, slopes = evaluated(tie_loss(LogisticLoss(), signs, weights), scores)
     formula = FORMULAS["logistic"][1]
     assert value == pytest.approx(np.average(formula(scores, signs), weights=weights))
     assert slopes == pytest.approx(-weights / weights.sum() * signs / (1 + np.exp(signs * scores)))
 
 
 def test_squared_loss_takes_numbers():
-    objective = tied(SquaredLoss(), np.array([1.0, 4.0]), np.array([1.0, 3.0]))
+    objective = tie_loss(SquaredLoss(), np.array([1.0, 4.0]), np.array([1.0, 3.0]))
     assert evaluated(objective, np.array([2.0, 2.0]))[0] == pytest.approx((1 + 3 * 4) / 8)
     assert objective.loss.best_constant(objective.mean_target) == pytest.approx(3.25)
 
 
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 def test_labels_that_are_all_the_same_have_a_finite_best_constant(sign):
-    objective = tied(LogisticLoss(), np.full(3, sign), np.array([0.1, 0.2, 0.7]))
+    objective = tie_loss(LogisticLoss(), np.full(3, sign), np.array([0.1, 0.2, 0.7]))
     constant = objective.loss.best_constant(objective.mean_target)
     assert np.isfinite(constant)
     assert sign * constant > 20
@@ -65,7 +65,7 @@ def test_labels_that_are_all_the_same_have_a_finite_best_constant(sign):
 @pytest.mark.parametrize("rounding", [0.5, 0.01])
 def test_rounding_lifts_the_hinge_by_an_eighth_of_its_width_at_most(rounding):
     signs, weights = np.ones(201), np.ones(201)
-    rounded, sharp = (tied(HingeLoss(width), signs, weights) for width in (rounding, 0.0))
+    rounded, sharp = (tie_loss(HingeLoss(width), signs, weights) for width in (rounding, 0.0))
     for score in np.linspace(1 - rounding, 1 + rounding, 21):
         scores = np.full(201, score)
         excess = evaluated(rounded, scores)[0] - evaluated(sharp, scores)[0]
@@ -83,7 +83,7 @@ def test_the_corner_of_the_hinge_is_a_parabola(rounding):
     x = 1 - signs * scores
     corner = (x + rounding / 2) ** 2 / (2 * rounding)
     losses = np.where(np.abs(x) < rounding / 2, corner, np.maximum(x, 0))
-    value = evaluated(tied(HingeLoss(rounding), signs, weights), scores)[0]
+    value = evaluated(tie_loss(HingeLoss(rounding), signs, weights), scores)[0]
     assert value == pytest.approx(np.average(losses, weights=weights))
 
 
@@ -98,14 +98,14 @@ def test_curvatures():
         (SquaredLoss(), share),
         (HingeLoss(0.5), share * corner / 0.5),
     ):
-        second = curvature(tied(loss, signs, weights), scores)
+        second = curvature(tie_loss(loss, signs, weights), scores)
         assert second.diagonal == pytest.approx(diagonal)
         assert not second.couplings
 
 
 @pytest.mark.parametrize("weights", [np.ones(2), np.array([1.0, 3.0])])
 def test_extreme_scores_stay_finite(weights):
-    objective = tied(LogisticLoss(), np.array([1.0, -1.0]), weights)
+    objective = tie_loss(LogisticLoss(), np.array([1.0, -1.0]), weights)
     value, slopes = evaluated(objective, np.array([-1e4, 1e4]))
     assert value == pytest.approx(1e4)
     assert np.isfinite(slopes).all()

@@ -9,7 +9,7 @@ import pytest
 
 from partialfair.exceptions import InputError
 from partialfair.metrics import band_changes, fairness_report
-from partialfair.metrics.stays import GridPlaces, grid_stays
+from partialfair.metrics.membership import GridPlaces, grid_stays
 from partialfair.report import audit_page, interval_changes
 from partialfair.report.changes import packed_stays
 from partialfair.report.summary import N_GRID

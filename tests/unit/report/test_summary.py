@@ -11,9 +11,10 @@ import pytest
 
 from partialfair.data.intervals import as_interval_set
 from partialfair.exceptions import IdleThresholdWarning, InputError
-from partialfair.metrics import _kernels, fairness_report, unfairness_map
+from partialfair.metrics import fairness_report, grid, unfairness_map
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.inputs import scored_groups
+from partialfair.metrics.sweep import band_auc
 from partialfair.report import audit_page
 from partialfair.report.sections import Section
 from partialfair.report.summary import N_GRID, Worst, leading_pairs, packed, summarise
@@ -36,14 +37,14 @@ def test_visits_give_the_group_auc_of_every_interval(kind, weighted):
     tenths = rng.choice([0.1, 0.3], scores.size)  # sums of them lie on grid lines, up to rounding
     weights = {"not": None, "unevenly": rng.uniform(0.1, 3, scores.size), "in tenths": tenths}[weighted]
     a, b = scored_groups(scores, groups, sample_weight=weights)
-    cells, visits = _kernels.grid_visits(*a.ranked, *b.ranked, N_GRID)
-    aucs = _kernels.grid_aucs(cells, visits, N_GRID)
+    cells, visits = grid.grid_visits(*a.ranked, *b.ranked, N_GRID)
+    aucs = grid.grid_aucs(cells, visits, N_GRID)
     for _ in range(40):
         i = int(rng.integers(0, N_GRID))
         j = int(rng.integers(i + 1, N_GRID + 1))
         part = as_interval_set((i / N_GRID, j / N_GRID))
         arguments = (part.starts, part.lengths, part.measure)
-        direct = _kernels.band_auc(*a.ranked, *b.ranked, arguments, arguments, 0.5)
+        direct = band_auc(*a.ranked, *b.ranked, arguments, arguments, 0.5)
         assert aucs[i, j - 1] == pytest.approx(direct, abs=1e-10)
 
 

@@ -18,10 +18,12 @@ from partialfair.estimators import population
 from partialfair.exceptions import InputError
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.optimization.solvers import Status
-from partialfair.trees import PartialFairTrees, _alpha
-from partialfair.trees._alpha import ALPHAS, AlphaTrial, best_of
-from partialfair.trees._leaf_rows import LeafRows
+from partialfair.trees import PartialFairTrees
+from partialfair.trees import alpha as alpha_module
+from partialfair.trees.alpha import ALPHA_SEARCH, AlphaTrial, best_of
+from partialfair.trees.refitting import LeafSamples
 
+ALPHAS = ALPHA_SEARCH.alphas
 INTERVAL = (0.1, 0.6)
 SHARE = 0.25
 QUICK: dict[str, Any] = {
@@ -63,27 +65,27 @@ def auto() -> PartialFairTrees:
 
 
 def test_loss_and_gap_count_at_the_price_of_the_gap():
-    own = AlphaTrial(loss=0.30, gap=0.50, kept=False)
-    low, fair = AlphaTrial(0.34, 0.20, kept=True), AlphaTrial(0.36, 0.10, kept=True)
+    own = AlphaTrial(loss=0.30, gap=0.50, satisfied=False)
+    low, fair = AlphaTrial(0.34, 0.20, satisfied=True), AlphaTrial(0.36, 0.10, satisfied=True)
     # Chords rise by .10 while the gap falls by .70, so a unit of the gap costs 2/7: .0286 for the .1 between.
     assert best_of([low, fair], own) is fair
-    dear = AlphaTrial(0.38, 0.10, kept=True)  # .12 for .70, 12/35 a unit, .0343 for .1; and .04 was paid
+    dear = AlphaTrial(0.38, 0.10, satisfied=True)  # .12 for .70, 12/35 a unit, .0343 for .1; and .04 was paid
     assert best_of([low, dear], own) is low
 
 
 def test_where_closing_the_gap_costs_nothing_the_loss_alone_counts():
-    own = AlphaTrial(loss=0.40, gap=0.50, kept=False)
-    better, wider = AlphaTrial(0.37, 0.1, kept=True), AlphaTrial(0.375, 0.4, kept=True)
+    own = AlphaTrial(loss=0.40, gap=0.50, satisfied=False)
+    better, wider = AlphaTrial(0.37, 0.1, satisfied=True), AlphaTrial(0.375, 0.4, satisfied=True)
     assert best_of([better, wider], own) is better
-    none_closed = [AlphaTrial(0.38, 0.6, kept=True), AlphaTrial(0.37, 0.9, kept=True)]
+    none_closed = [AlphaTrial(0.38, 0.6, satisfied=True), AlphaTrial(0.37, 0.9, satisfied=True)]
     assert best_of(none_closed, own) is none_closed[1]
 
 
 def test_candidates_that_break_the_promise_are_left_out_unless_all_do():
-    own = AlphaTrial(loss=0.3, gap=0.5, kept=False)
-    broken, kept = AlphaTrial(0.31, 0.1, kept=False), AlphaTrial(0.4, 0.1, kept=True)
+    own = AlphaTrial(loss=0.3, gap=0.5, satisfied=False)
+    broken, kept = AlphaTrial(0.31, 0.1, satisfied=False), AlphaTrial(0.4, 0.1, satisfied=True)
     assert best_of([broken, kept], own) is kept
-    assert best_of([broken, AlphaTrial(0.4, 0.1, kept=False)], own) is broken
+    assert best_of([broken, AlphaTrial(0.4, 0.1, satisfied=False)], own) is broken
 
 
 def test_the_choice_is_best_on_rows_that_no_leaf_was_grown_on(auto):
@@ -111,13 +113,13 @@ def test_the_choice_is_best_on_rows_that_no_leaf_was_grown_on(auto):
 @pytest.fixture
 def refits(monkeypatch) -> list[int]:
     """The rows of every refit."""
-    noted, refit = [], LeafRows.refit
+    noted, refit = [], LeafSamples.refit
 
-    def noting(rows: LeafRows, linear: Any, *others: Any) -> Any:
-        noted.append(rows.rows.n)
-        return refit(rows, linear, *others)
+    def noting(leaves: LeafSamples, linear: Any, *others: Any) -> Any:
+        noted.append(leaves.samples.n)
+        return refit(leaves, linear, *others)
 
-    monkeypatch.setattr(LeafRows, "refit", noting)
+    monkeypatch.setattr(LeafSamples, "refit", noting)
     return noted
 
 
@@ -203,13 +205,13 @@ def test_files_hold_what_was_chosen(auto, tmp_path):
 @pytest.fixture
 def asked(monkeypatch) -> list[tuple[str, float]]:
     """What refits that alpha is chosen for are asked for."""
-    noted, chosen = [], _alpha.chosen_refit
+    noted: list[tuple[str, float]] = []
 
-    def noting(linear: Any, *rest: Any) -> Any:
-        noted.append((linear.enforce, linear.max_gap))
-        return chosen(linear, *rest)
+    def noting(trials: list[AlphaTrial], own: AlphaTrial) -> AlphaTrial:
+        noted.append((trials[0].refit.enforce, trials[0].refit.max_gap))
+        return best_of(trials, own)
 
-    monkeypatch.setattr("partialfair.trees.estimator.chosen_refit", noting)
+    monkeypatch.setattr(alpha_module, "best_of", noting)
     return noted
 
 
@@ -269,7 +271,7 @@ def test_a_time_limit_is_for_choosing_and_for_the_refit(refits):
 
 
 def test_what_cannot_be_is_refused_before_anything_grows(monkeypatch):
-    monkeypatch.setattr("partialfair.trees.estimator.grown", lambda *_: pytest.fail("it grew"))
+    monkeypatch.setattr("partialfair.trees.base_estimators.fit_trees", lambda *_: pytest.fail("it grew"))
     X, y, groups = people(300)
     with pytest.raises(InputError, match="alpha must be a number or 'auto', not 'automatic'"):
         PartialFairTrees(grower(), alpha="automatic").fit(X, y, sensitive_features=groups)

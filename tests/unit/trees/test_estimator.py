@@ -415,7 +415,7 @@ def test_models_without_trees_to_refit_are_refused(model, sentence):
 
 def test_bad_input_is_refused_before_anything_grows(monkeypatch):
     X, y, groups = people(100)
-    monkeypatch.setattr("partialfair.trees.estimator.grown", None)  # whoever grows, fails
+    monkeypatch.setattr("partialfair.trees.base_estimators.fit_trees", None)  # whoever trains, fails
     trees = PartialFairTrees(grower(), **QUICK)
     with pytest.raises(InputError, match="Only binary classification is supported"):
         trees.fit(X, np.arange(100) % 3, sensitive_features=groups)

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, clone
 
 from partialfair.exceptions import InputError
 from partialfair.trees import TreeEnsemble, ensemble_of
-from tests.tree_models import GROW, Grown, grown
+from tests.tree_models import GROW, Grown, grown, rounded, scores_with
 
 SINGLE = np.finfo(np.float32).eps
 
@@ -88,9 +88,9 @@ def test_a_copy_with_other_values_scores_their_sums_to_the_last_bit(case):
     np.testing.assert_allclose(
         scores, added_up(ensemble, values, leaves.codes), rtol=0, atol=tolerance(ensemble)
     )
-    np.testing.assert_array_equal(scores, ensemble.scores_with(values, leaves))
+    np.testing.assert_array_equal(scores, scores_with(ensemble, values, leaves))
     np.testing.assert_array_equal(written.leaves(case.fresh).codes, leaves.codes)
-    np.testing.assert_array_equal(written.values, ensemble.rounded(values))
+    np.testing.assert_array_equal(written.values, rounded(ensemble, values))
 
 
 def test_the_original_is_left_as_it_was(case):
@@ -104,9 +104,9 @@ def test_the_original_is_left_as_it_was(case):
 def test_rounded_values_are_near_and_stay_when_rounded_again(case):
     ensemble = ensemble_of(case.model)
     values = other_values(ensemble)
-    rounded = ensemble.rounded(values)
-    assert np.abs(rounded - values).max() <= tolerance(ensemble)
-    np.testing.assert_array_equal(ensemble.rounded(rounded), rounded)
+    near = rounded(ensemble, values)
+    assert np.abs(near - values).max() <= tolerance(ensemble)
+    np.testing.assert_array_equal(rounded(ensemble, near), near)
 
 
 def test_written_models_survive_copies_and_files(case):
@@ -159,7 +159,7 @@ def test_leaves_of_few_rows_are_those_of_all(case, monkeypatch):
     np.testing.assert_array_equal(ensemble.leaves(case.fresh).codes, whole)
     values = other_values(ensemble)
     np.testing.assert_array_equal(
-        ensemble.scores_with(values, ensemble.leaves(case.fresh)),
+        scores_with(ensemble, values, ensemble.leaves(case.fresh)),
         ensemble.with_values(values).scores(case.fresh),
     )
 

@@ -13,7 +13,7 @@ from partialfair.data.groups import encode_groups
 from partialfair.data.samples import Samples
 from partialfair.exceptions import InputError
 from partialfair.trees import PartialFairTrees, ensemble_of
-from partialfair.trees._growing import grown
+from partialfair.trees.base_estimators import fit_trees
 from tests.tree_models import numbers, target_of
 
 X = numbers(600, 1)
@@ -54,7 +54,7 @@ def test_catboost_stops_when_it_was_told_to(own):
 
     def n_trees(**settings: Any) -> int:
         rows = Samples(X, noise, encode_groups(GROUPS))
-        model = grown(catboost(iterations=60, use_best_model=False, **settings), rows, 0.2, 0)
+        model = fit_trees(catboost(iterations=60, use_best_model=False, **settings), rows, 0.2, 0)
         return int(model.tree_count_)
 
     assert n_trees(**own) < n_trees()
@@ -99,13 +99,13 @@ def test_columns_in_another_order_than_a_fitted_model_s_are_refused(as_booster):
 @pytest.mark.parametrize("make", [lightgbm, catboost, lambda: xgboost("XGBClassifier")])
 def test_groups_too_small_to_hold_out_rows_of(make):
     rows = Samples(X[:12], LABELS[:12], encode_groups(np.repeat(np.arange(6), 2)))
-    assert ensemble_of(grown(make(), rows, 0.15, 0)).n_trees > 0
+    assert ensemble_of(fit_trees(make(), rows, 0.15, 0)).n_trees > 0
 
 
 @pytest.mark.parametrize("name", ["HistGradientBoostingClassifier", "GradientBoostingClassifier"])
 def test_a_class_too_small_to_hold_out_rows_of(name):
     rows = Samples(X[:50], np.arange(50) == 7, encode_groups(GROUPS[:50]))
-    assert ensemble_of(grown(getattr(ensemble, name)(), rows, 0.15, 0)).n_trees > 0
+    assert ensemble_of(fit_trees(getattr(ensemble, name)(), rows, 0.15, 0)).n_trees > 0
 
 
 def test_libraries_get_weights_as_they_were_given():

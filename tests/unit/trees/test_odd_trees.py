@@ -19,7 +19,7 @@ from sklearn.ensemble import (
 
 from partialfair.exceptions import InputError
 from partialfair.trees import TreeEnsemble, ensemble_of
-from tests.tree_models import numbers, target_of
+from tests.tree_models import numbers, scores_with, target_of
 
 # LightGBM 4.6 gives arrays names of features, which scikit-learn then misses.
 pytestmark = pytest.mark.filterwarnings("ignore:X does not have valid feature names")
@@ -34,13 +34,13 @@ def check(model, fresh=FRESH) -> TreeEnsemble:
     ensemble = ensemble_of(model)
     leaves, scores = ensemble.leaves(fresh), ensemble.scores(fresh)
     near = 1e-5 * max(1.0, np.abs(scores).max())
-    np.testing.assert_allclose(ensemble.scores_with(ensemble.values, leaves), scores, rtol=0, atol=near)
+    np.testing.assert_allclose(scores_with(ensemble, ensemble.values, leaves), scores, rtol=0, atol=near)
     halves = (
         0.5 * ensemble.values
         + 0.1 * np.arange(len(ensemble.values)) / len(ensemble.values) / ensemble.n_trees
     )
     written = ensemble.with_values(halves)
-    np.testing.assert_array_equal(written.scores(fresh), ensemble.scores_with(halves, leaves))
+    np.testing.assert_array_equal(written.scores(fresh), scores_with(ensemble, halves, leaves))
     assert not np.array_equal(written.scores(fresh), scores)
     return ensemble
 

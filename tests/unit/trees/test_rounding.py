@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from partialfair.trees.ensembles import largest_sum, on_grid
 from partialfair.trees.nodes import Nodes
-from partialfair.trees.rounding import largest_sum, on_grid
 
 
 @st.composite

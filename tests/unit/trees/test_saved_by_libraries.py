@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from partialfair.trees import ensemble_of
-from tests.tree_models import grown
+from tests.tree_models import grown, scores_with
 
 LOAD_AND_SCORE = {
     "lightgbm.Booster": "lightgbm.Booster(model_file=sys.argv[1]).predict(X, raw_score=True)",
@@ -62,7 +62,7 @@ def test_the_loaded_model_scores_the_same(name, tmp_path):
     joblib.dump(case.fresh, rows)
     program = PROGRAM.format(imports=IMPORTS.get(name, ""), scores=LOAD_AND_SCORE[name])
     subprocess.run([sys.executable, "-c", program, model, rows, scores], check=True, timeout=300)
-    expected = ensemble.scores_with(values, ensemble.leaves(case.fresh))
+    expected = scores_with(ensemble, values, ensemble.leaves(case.fresh))
     np.testing.assert_array_equal(np.load(scores).astype(np.float64), expected)
 
 

@@ -1,7 +1,16 @@
 """Difference-of-convex functions of score vectors and thresholds: formulas that own no rows and no model."""
 
-from partialfair.constraints.dc.algebra import DC, Affine, DCSystem, Tangents, Ties, atom, maximum
-from partialfair.constraints.dc.bank import AtomBank, AtomKinks, BankMembers, Bending, Gradient, Moves
+from partialfair.constraints.dc.algebra import DC, Affine, DCSystem, atom, maximum
+from partialfair.constraints.dc.bank import (
+    AtomBank,
+    AtomKinks,
+    BankMembers,
+    Bending,
+    Gradient,
+    Interacting,
+    Interaction,
+    JoinedBank,
+)
 from partialfair.constraints.dc.checks import (
     CheckFailed,
     check_additive,
@@ -11,7 +20,6 @@ from partialfair.constraints.dc.checks import (
     check_subgradient,
 )
 from partialfair.constraints.dc.group_means import GroupMeans
-from partialfair.constraints.dc.joined import JoinedBank
 from partialfair.constraints.dc.pairs import PairSums
 from partialfair.constraints.dc.row_columns import RowColumns
 
@@ -26,12 +34,11 @@ __all__ = [
     "DCSystem",
     "Gradient",
     "GroupMeans",
+    "Interacting",
+    "Interaction",
     "JoinedBank",
-    "Moves",
     "PairSums",
     "RowColumns",
-    "Tangents",
-    "Ties",
     "atom",
     "check_additive",
     "check_columns",

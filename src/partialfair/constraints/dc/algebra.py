@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,24 +19,11 @@ from partialfair.utils.typing import Floats, Ints
 if TYPE_CHECKING:
     from scipy import sparse
 
-__all__ = [
-    "DC",
-    "Affine",
-    "DCSystem",
-    "Slopes",
-    "Tangents",
-    "Ties",
-    "atom",
-    "dense_rows",
-    "maximum",
-    "positive_part",
-]
-
 Slopes: TypeAlias = Any
 """Slopes of functions in atoms, (m, n_atoms): an array, or a CSR array where that would be large."""
 
 _MOST_DENSE = 1 << 22
-"""Entries up to which matrices are dense: small products are faster, and keep the order of their sums. Group
+"""Entries up to which matrices are dense: small products are faster, and sum in a fixed order. Group
 AUC of 100 groups has 9,900 functions of as many atoms, two of which each function depends on."""
 
 
@@ -65,11 +52,14 @@ class DC:
         return DC(self.terms, self.constant + other)
 
     def __rmul__(self, factor: float) -> DC:
+        # A negative factor moves terms from f⁺ to f⁻ and back.
         terms = tuple((factor * c, pieces) for c, pieces in self.terms if factor * c != 0)
         return DC(terms, factor * self.constant)
 
     def renumbered(self, offset: int) -> DC:
         """Return the same function of atoms whose positions are all larger by ``offset``."""
+        if not offset:
+            return self
         terms = tuple(
             (c, tuple(Affine(tuple((a + offset, x) for a, x in p.atoms), p.constant) for p in pieces))
             for c, pieces in self.terms
@@ -142,9 +132,25 @@ class Ties:
 
     def nearest(self) -> Ties:
         """Return the nearest of each maximum: what several pieces gain does not add up."""
+        # Of each maximum the first in the order of the gaps.
         by_gap = np.lexsort((self.gaps, self.maxima))
-        kept = by_gap[np.unique(self.maxima[by_gap], return_index=True)[1]]
-        return Ties(*(getattr(self, field.name)[kept] for field in fields(self)))
+        nearest = by_gap[np.unique(self.maxima[by_gap], return_index=True)[1]]
+        return Ties(*(getattr(self, field.name)[nearest] for field in fields(self)))
+
+
+class _Terms(NamedTuple):
+    """The terms ``c · max(pieces)`` of all functions in a row, and their pieces in a row.
+
+    owner (T,) is the function of each term, factor (T,) its c, and length and first (T,) say where its pieces
+    are; offsets (P,) are constants of the pieces, constants (m,) those of the functions.
+    """
+
+    owner: Ints
+    factor: Floats
+    length: Ints
+    first: Ints
+    offsets: Floats
+    constants: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,16 +173,23 @@ class DCSystem:
         """Number of functions."""
         return len(self.functions)
 
+    @cached_property
+    def has_maxima(self) -> bool:
+        """Whether some term is the maximum of several pieces."""
+        return self._terms.offsets.size > self._terms.owner.size
+
     def parts(self, atoms: Floats) -> tuple[Floats, Floats]:
         """Values of all f⁺ and all f⁻, given the values of the atoms."""
-        if not self._owner.size:
-            return self._constants.copy(), np.zeros(self.m)
-        largest = np.maximum.reduceat(self._matrix @ atoms + self._offsets, self._first)
+        terms = self._terms
+        if not terms.owner.size:
+            return terms.constants.copy(), np.zeros(self.m)
+        # All pieces at once, the largest of each term, then sums of terms by function and sign.
+        largest = np.maximum.reduceat(self._matrix @ atoms + terms.offsets, terms.first)
         plus, minus = (
-            np.bincount(self._owner, weights=np.maximum(sign * self._factor, 0) * largest, minlength=self.m)
+            np.bincount(terms.owner, weights=np.maximum(sign * terms.factor, 0) * largest, minlength=self.m)
             for sign in (1, -1)
         )
-        return plus + self._constants, np.asarray(minus, dtype=np.float64)
+        return plus + terms.constants, np.asarray(minus, dtype=np.float64)
 
     def values(self, atoms: Floats) -> Floats:
         """Values ``f = f⁺ − f⁻`` of all functions."""
@@ -189,84 +202,92 @@ class DCSystem:
 
     def slopes(self, atoms: Floats) -> tuple[Slopes, Slopes]:
         """Subgradients of all f⁺ and of all f⁻ in the atoms: (m, n_atoms) each."""
-        if self.m * self.n_atoms > _MOST_DENSE:
-            return self._sparse_slopes(atoms)
-        plus, minus = np.zeros((self.m, self.n_atoms)), np.zeros((self.m, self.n_atoms))
-        if self._owner.size:
-            active = self._sparse[self._active(atoms)].tocoo()  # one row for each maximum
-            entries = self._owner[active.row], active.col
-            for side, sign in ((plus, 1), (minus, -1)):
-                np.add.at(side, entries, np.maximum(sign * self._factor[active.row], 0) * active.data)
-        return plus, minus
+        terms, shape = self._terms, (self.m, self.n_atoms)
+        if not terms.owner.size:
+            return np.zeros(shape), np.zeros(shape)
+        active = self._sparse[self._active(atoms)].tocoo()  # one row for each maximum
+        entries = terms.owner[active.row], active.col
+        sides: list[Slopes] = []
+        for sign in (1, -1):  # terms with c > 0 make up f⁺, those with c < 0 make up f⁻
+            products = np.maximum(sign * terms.factor[active.row], 0) * active.data
+            if self.m * self.n_atoms > _MOST_DENSE:
+                from scipy import sparse
 
-    def _sparse_slopes(self, atoms: Floats) -> tuple[Slopes, Slopes]:
-        from scipy import sparse
-
-        active = self._sparse[self._active(atoms)].tocoo()
-        entries, shape = (self._owner[active.row], active.col), (self.m, self.n_atoms)
-        return tuple(
-            sparse.csr_array((np.maximum(sign * self._factor[active.row], 0) * active.data, entries), shape)
-            for sign in (1, -1)
-        )
+                sides.append(sparse.csr_array((products, entries), shape))
+            else:
+                sides.append(np.zeros(shape))
+                np.add.at(sides[-1], entries, products)
+        return sides[0], sides[1]
 
     def combined(self, atoms: Floats, multipliers: Floats) -> tuple[Floats, Floats]:
         """Subgradients of ``Σ λ_i f⁺_i`` and ``Σ λ_i f⁻_i`` in the atoms: λ times those of `slopes`."""
-        if not self._owner.size:
+        terms = self._terms
+        if not terms.owner.size:
             return np.zeros(self.n_atoms), np.zeros(self.n_atoms)
-        by_piece = np.zeros((len(self._pieces), 2))
-        signed = self._factor[:, None] * np.array([1.0, -1.0])
-        by_piece[self._active(atoms)] = multipliers[self._owner][:, None] * np.maximum(signed, 0)
+        # λ_i c of the active piece of each term, for f⁺ and f⁻ in two columns.
+        by_piece = np.zeros((terms.offsets.size, 2))
+        signed = terms.factor[:, None] * np.array([1.0, -1.0])
+        by_piece[self._active(atoms)] = multipliers[terms.owner][:, None] * np.maximum(signed, 0)
         plus, minus = (self._transposed @ by_piece).T
         return plus, minus
-
-    def _active(self, atoms: Floats) -> Ints:
-        """Return the piece of each maximum that is the highest, the first of equals."""
-        if len(self._pieces) == self._owner.size:
-            return np.arange(self._owner.size)
-        heights = self._matrix @ atoms + self._offsets
-        term = np.repeat(np.arange(self._length.size), self._length)
-        highest = np.flatnonzero(heights == np.maximum.reduceat(heights, self._first)[term])
-        return np.asarray(highest[np.unique(term[highest], return_index=True)[1]])
 
     def tangents(self, atoms: Floats) -> Tangents:
         """Tangents of all f⁻ at a point, given the values of the atoms there."""
         return Tangents(self.parts(atoms)[1], self.slopes(atoms)[1])
-
-    @cached_property
-    def has_maxima(self) -> bool:
-        """Whether some term is the maximum of several pieces."""
-        return len(self._pieces) > self._owner.size
 
     def ties(self, atoms: Floats, wanted: npt.NDArray[np.bool_], reach: float) -> Ties:
         """Pieces of maxima in the f⁺ that are wanted, at most ``reach`` lower than the highest."""
         if not self.has_maxima:
             none = np.empty(0, dtype=np.int64)
             return Ties(none, none, np.empty(0), np.empty(0), np.empty((0, self.n_atoms)), none)
-        heights = self._matrix @ atoms + self._offsets
-        term = np.repeat(np.arange(self._length.size), self._length)
+        terms = self._terms
+        heights = self._matrix @ atoms + terms.offsets
+        term = np.repeat(np.arange(terms.length.size), terms.length)
         highest = self._active(atoms)[term]
         gaps = heights[highest] - heights
-        convex = wanted[self._owner[term]] & (self._factor[term] > 0)
+        # In f⁻ any active piece makes a tangent: its ties need not be known.
+        convex = wanted[terms.owner[term]] & (terms.factor[term] > 0)
         near = np.flatnonzero((gaps <= reach) & (highest != np.arange(gaps.size)) & convex)
         return Ties(
-            self._owner[term[near]],
+            terms.owner[term[near]],
             term[near],
-            self._factor[term[near]],
+            terms.factor[term[near]],
             gaps[near],
             dense_rows(self._matrix, near) - dense_rows(self._matrix, highest[near]),
             near * gaps.size + highest[near],
         )
 
-    @cached_property
-    def _terms(self) -> list[tuple[int, float, tuple[Affine, ...]]]:
-        return [(i, c, pieces) for i, f in enumerate(self.functions) for c, pieces in f.terms]
+    def _active(self, atoms: Floats) -> Ints:
+        """Return the piece of each maximum that is the highest, the first of equals."""
+        terms = self._terms
+        if not self.has_maxima:  # each term is one piece: nothing to compare
+            return np.arange(terms.owner.size)
+        heights = self._matrix @ atoms + terms.offsets
+        term = np.repeat(np.arange(terms.length.size), terms.length)
+        highest = np.flatnonzero(heights == np.maximum.reduceat(heights, terms.first)[term])
+        return np.asarray(highest[np.unique(term[highest], return_index=True)[1]])
 
     @cached_property
     def _pieces(self) -> list[Affine]:
-        return [piece for _, _, pieces in self._terms for piece in pieces]
+        return [piece for f in self.functions for _, pieces in f.terms for piece in pieces]
+
+    @cached_property
+    def _terms(self) -> _Terms:
+        terms = [(i, c, len(pieces)) for i, f in enumerate(self.functions) for c, pieces in f.terms]
+        owner, factor, length = np.array(terms, dtype=np.float64).reshape(-1, 3).T
+        n_pieces = length.astype(np.int64)
+        return _Terms(
+            owner.astype(np.int64),
+            np.ascontiguousarray(factor),
+            n_pieces,
+            np.cumsum(n_pieces) - n_pieces,
+            np.array([piece.constant for piece in self._pieces], dtype=np.float64),
+            np.array([f.constant for f in self.functions], dtype=np.float64),
+        )
 
     @cached_property
     def _matrix(self) -> Slopes:
+        """Coefficients of the pieces, (P, n_atoms)."""
         if len(self._pieces) * self.n_atoms > _MOST_DENSE:
             return self._sparse
         matrix = np.zeros((len(self._pieces), self.n_atoms))
@@ -288,30 +309,6 @@ class DCSystem:
     @cached_property
     def _transposed(self) -> sparse.csr_array:
         return self._sparse.T.tocsr()
-
-    @cached_property
-    def _offsets(self) -> Floats:
-        return np.array([piece.constant for piece in self._pieces])
-
-    @cached_property
-    def _length(self) -> Ints:
-        return np.array([len(pieces) for _, _, pieces in self._terms], dtype=np.int64)
-
-    @cached_property
-    def _first(self) -> Ints:
-        return np.cumsum(self._length) - self._length
-
-    @cached_property
-    def _factor(self) -> Floats:
-        return np.array([c for _, c, _ in self._terms])
-
-    @cached_property
-    def _owner(self) -> Ints:
-        return np.array([i for i, _, _ in self._terms], dtype=np.int64)
-
-    @cached_property
-    def _constants(self) -> Floats:
-        return np.array([f.constant for f in self.functions], dtype=np.float64)
 
 
 def dense_rows(slopes: Slopes, rows: Any) -> Floats:

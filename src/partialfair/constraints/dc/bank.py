@@ -8,15 +8,14 @@ members are, come as arguments, and are those of one shard of the rows if the ba
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
 from partialfair.constraints.dc.row_columns import RowColumns
+from partialfair.data.groups import Members
 from partialfair.utils.typing import Floats, Ints
-
-__all__ = ["AtomBank", "AtomKinks", "BankMembers", "Bending", "Gradient", "Moves"]
 
 BankMembers: TypeAlias = Any
 """`Members` of the rows that are given; for a `JoinedBank` a tuple of them, one for each of its banks."""
@@ -81,7 +80,7 @@ class AtomBank(Protocol):
 
 @runtime_checkable
 class Bending(Protocol):
-    """What a bank may offer besides: where its atoms bend. It makes steps and certificates sharper."""
+    """What a bank may offer in addition: where its atoms bend. It makes steps and certificates sharper."""
 
     @property
     def has_kinks(self) -> bool:
@@ -100,6 +99,53 @@ class Bending(Protocol):
         """Kinks of the atoms with wanted ≠ 0 that are within reach, or that the moves pass; None over limit.
 
         The reach is in units in which the atoms change their slopes much, such as a surrogate's width.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Interaction:
+    """By how much a tangent with several kinks, each used in part, differs from the sum of their terms.
+
+    Attributes
+    ----------
+    ratios : (K,)
+        By what the weight of each kink must be multiplied.
+    scores : (n,)
+        Slopes in the scores that must be added.
+    loss
+        What must be subtracted from the value; it may be less than 0.
+    """
+
+    ratios: Floats
+    scores: Floats
+    loss: float
+
+    @classmethod
+    def none(cls, n_kinks: int, n_scores: int) -> Interaction:
+        """Return that of kinks that simply add up."""
+        return cls(np.ones(n_kinks), np.zeros(n_scores), 0.0)
+
+
+@runtime_checkable
+class Interacting(Protocol):
+    """What a `Bending` bank must offer if the sum of its kinks' terms can exceed an atom.
+
+    Without it a KKT certificate adds the terms of all kinks, which would prove too much for such atoms.
+    """
+
+    def interaction(
+        self, kinks: AtomKinks, fractions: Floats, rooms: Floats, scores: Floats, members: BankMembers
+    ) -> Interaction:
+        """Return what makes the sum of kinks' terms a lower bound of ``Σ coefficients · atoms``.
+
+        Parameters
+        ----------
+        kinks
+            Some of those that the bank has at these scores.
+        fractions : (K,)
+            How much of each is used, in ``[−backs, 1]``; those of a border balance.
+        rooms : (K,)
+            The coefficient of each kink's atom.
         """
 
 
@@ -138,6 +184,7 @@ class AtomKinks:
         cls, atoms: Ints, rows: Ints, thresholds: Ints, residuals: Floats, weights: Floats, others: Ints
     ) -> AtomKinks:
         """Return kinks that belong to no border."""
+        # Border −1: the kink is as it is, and belongs to no choice of whom to count.
         nothing = np.zeros(rows.size)
         return cls(
             atoms, rows, thresholds, residuals, weights, others, np.full_like(rows, -1), nothing, nothing
@@ -147,13 +194,9 @@ class AtomKinks:
     def joined(cls, kinks: Sequence[AtomKinks]) -> AtomKinks:
         """Return any number of sets of kinks as one."""
         none, nothing = np.empty(0, dtype=np.int64), np.empty(0)
-        nowhere = cls.alone(none, none, none, nothing, nothing, none)
-        return cls(
-            *(
-                np.concatenate([getattr(part, field.name) for part in (nowhere, *kinks)])
-                for field in fields(cls)
-            )
-        )
+        every = (cls.alone(none, none, none, nothing, nothing, none), *kinks)
+        names = [field.name for field in fields(cls)]
+        return cls(*(np.concatenate([getattr(part, name) for part in every]) for name in names))
 
     def take(self, which: Ints) -> AtomKinks:
         """Return some of them."""
@@ -167,3 +210,128 @@ class AtomKinks:
     def keys(self, n_rows: int) -> Ints:
         """Return a number for each kink that tells it from those of other atoms and rows."""
         return (self.atoms * n_rows + self.rows) * (n_rows + 1) + self.others + 1
+
+
+class _Part(NamedTuple):
+    """One of several banks, and the numbers that its atoms and its thresholds have among all."""
+
+    bank: AtomBank
+    atoms: slice
+    thetas: slice
+
+
+class JoinedBank:
+    """Any number of banks on the same scores, in a row; each has thresholds and members of its own.
+
+    Its ``members`` are a tuple, one `Members` for each bank.
+
+    Attributes
+    ----------
+    banks
+        In the order of their atoms and thresholds.
+    n_atoms, n_theta
+        Atoms and free thresholds of all banks.
+    additive
+        Whether all banks are.
+    has_kinks, interacts
+        Whether any bank has kinks, and whether kinks of any bank change each other.
+    """
+
+    def __init__(self, banks: tuple[AtomBank, ...]) -> None:
+        self.banks = banks
+        self.additive, self.has_kinks, self.interacts = True, False, False
+        self.n_atoms = self.n_theta = 0
+        self._parts: list[_Part] = []
+        for bank in banks:
+            atoms = slice(self.n_atoms, self.n_atoms + bank.n_atoms)
+            thetas = slice(self.n_theta, self.n_theta + bank.n_theta)
+            self._parts.append(_Part(bank, atoms, thetas))
+            self.n_atoms, self.n_theta = atoms.stop, thetas.stop
+            self.additive &= bank.additive
+            self.has_kinks |= isinstance(bank, Bending) and bank.has_kinks
+            self.interacts |= isinstance(bank, Interacting)
+
+    def values(self, scores: Floats, members: tuple[Members, ...], theta: Floats) -> Floats:
+        """Value of every atom."""
+        values = [np.empty(0)]
+        for (bank, _, thetas), of_bank in zip(self._parts, members, strict=True):
+            values.append(bank.values(scores, of_bank, theta[thetas]))
+        return np.concatenate(values)
+
+    def by_score(
+        self, order: int, coefficients: Floats, scores: Floats, members: tuple[Members, ...], theta: Floats
+    ) -> Gradient:
+        """Return derivatives of ``Σ coefficients · atoms``; banks with no coefficient are skipped."""
+        by_score, by_theta = np.zeros(scores.size), np.zeros(theta.size)
+        for (bank, atoms, thetas), of_bank in zip(self._parts, members, strict=True):
+            if coefficients[atoms].any():
+                derivatives = bank.by_score(order, coefficients[atoms], scores, of_bank, theta[thetas])
+                by_score += derivatives.scores  # all banks look at the same scores
+                if order == 1:
+                    by_theta[thetas] = derivatives.theta
+        return Gradient(by_score, by_theta if order == 1 else np.empty(0))
+
+    def columns(
+        self, scores: Floats, members: tuple[Members, ...], theta: Floats, curved: Sequence[Floats] = ()
+    ) -> Iterator[RowColumns]:
+        """Columns of all banks, renumbered; a bank in which a vector of ``curved`` is 0 skips it."""
+        for (bank, atoms, thetas), of_bank in zip(self._parts, members, strict=True):
+            # Vectors that are 0 here would be columns of zeros.
+            used = [t for t, coefficients in enumerate(curved) if coefficients[atoms].any()]
+            of_atoms = [curved[t][atoms] for t in used]
+            for columns in bank.columns(scores, of_bank, theta[thetas], of_atoms):
+                outputs = columns.outputs
+                if outputs is None:
+                    outputs = np.arange(columns.n_blocks * columns.n_columns).reshape(columns.n_blocks, -1)
+                # Atoms come first, then mixed derivatives: those of the bank's t-th vector used, by θ.
+                beyond = outputs - bank.n_atoms
+                vector, threshold = np.divmod(np.maximum(beyond, 0), max(bank.n_theta, 1))
+                vector = np.array([*used, 0])[vector]  # the last stands for banks that skip all vectors
+                mixed = self.n_atoms + vector * self.n_theta + thetas.start + threshold
+                outputs = np.where(beyond < 0, atoms.start + outputs, mixed)
+                thresholds = columns.thresholds
+                if thresholds is not None:
+                    thresholds = np.where(thresholds >= 0, thresholds + thetas.start, -1)
+                yield replace(columns, outputs=outputs, thresholds=thresholds)
+
+    def kinks(
+        self,
+        wanted: Floats,
+        scores: Floats,
+        members: tuple[Members, ...],
+        theta: Floats,
+        moves: Moves,
+        reach: float,
+        limit: int,
+    ) -> AtomKinks | None:
+        """Kinks within reach or passed, of all banks that have any."""
+        by_bank = []
+        for (bank, atoms, thetas), of_bank in zip(self._parts, members, strict=True):
+            if isinstance(bank, Bending) and bank.has_kinks and wanted[atoms].any():
+                change = moves[0], moves[1][thetas]
+                kinks = bank.kinks(wanted[atoms], scores, of_bank, theta[thetas], change, reach, limit)
+                if kinks is None:
+                    return None
+                thresholds = np.where(kinks.thresholds >= 0, kinks.thresholds + thetas.start, -1)
+                by_bank.append(replace(kinks, atoms=kinks.atoms + atoms.start, thresholds=thresholds))
+        return AtomKinks.joined(by_bank)
+
+    def interaction(
+        self,
+        kinks: AtomKinks,
+        fractions: Floats,
+        rooms: Floats,
+        scores: Floats,
+        members: tuple[Members, ...],
+    ) -> Interaction:
+        """Interaction of the kinks of all banks; those of different banks have none."""
+        total = Interaction.none(fractions.size, scores.size)
+        for (bank, atoms, _), of_bank in zip(self._parts, members, strict=True):
+            here = np.flatnonzero((kinks.atoms >= atoms.start) & (kinks.atoms < atoms.stop))
+            if isinstance(bank, Interacting) and here.size:
+                chosen = kinks.take(here)
+                chosen = replace(chosen, atoms=chosen.atoms - atoms.start)
+                change = bank.interaction(chosen, fractions[here], rooms[here], scores, of_bank)
+                total.ratios[here] = change.ratios
+                total = replace(total, scores=total.scores + change.scores, loss=total.loss + change.loss)
+        return total

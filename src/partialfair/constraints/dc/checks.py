@@ -1,4 +1,4 @@
-"""Checks for people who add constraints, atoms or surrogates; each raises `CheckFailed` and says why.
+"""Checks for those who add constraints, atoms or surrogates; each raises `CheckFailed` and says why.
 
 They try random points, so they can refute but not prove. All take what a constraint's ``build`` returns.
 """
@@ -6,25 +6,16 @@ They try random points, so they can refute but not prove. All take what a constr
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from partialfair.constraints.dc.algebra import DCSystem
-from partialfair.constraints.dc.bank import AtomBank, BankMembers
+from partialfair.constraints.dc.bank import BankMembers
 from partialfair.constraints.dc.row_columns import RowColumns
 from partialfair.utils.typing import Floats
 
-__all__ = [
-    "BankOnRows",
-    "CheckFailed",
-    "StatedOnRows",
-    "check_additive",
-    "check_columns",
-    "check_convex",
-    "check_majorises",
-    "check_subgradient",
-]
+if TYPE_CHECKING:
+    from partialfair.constraints.block import ConstraintBlock
 
 _SPREAD = 2.0
 """Random scores and thresholds have this standard deviation: some widths of a usual surrogate."""
@@ -34,46 +25,30 @@ class CheckFailed(AssertionError):
     """A function is not what it claims to be."""
 
 
-class BankOnRows(Protocol):
-    """A bank, and the members of some rows: all that a `ConstraintBlock` says about atoms."""
-
-    @property
-    def bank(self) -> AtomBank:
-        """The atoms."""
-
-    @property
-    def members(self) -> BankMembers:
-        """Who counts, and how much."""
-
-
-class StatedOnRows(BankOnRows, Protocol):
-    """And functions of its atoms, as in a `ConstraintBlock`."""
-
-    @property
-    def system(self) -> DCSystem:
-        """The functions."""
-
-
-def check_convex(block: BankOnRows, *, n_trials: int = 50, tol: float = 1e-9, seed: int = 0) -> None:
+def check_convex(block: ConstraintBlock, *, n_trials: int = 50, tol: float = 1e-9, seed: int = 0) -> None:
     """Check ``T(λx + (1−λ)y) ≤ λT(x) + (1−λ)T(y)`` for every atom at random points x = (s, θ) and y."""
     rng = np.random.default_rng(seed)
     for x, y in _pairs_of_points(block, n_trials, rng):
+        # (s, θ) on the segment between two random points, and the chord above it
         share = rng.random()
         between = tuple(share * a + (1 - share) * b for a, b in zip(x, y, strict=True))
         excess = _values(block, *between) - share * _values(block, *x) - (1 - share) * _values(block, *y)
         _refuse(excess, tol, "is not convex: it lies above its chord")
 
 
-def check_subgradient(block: BankOnRows, *, n_trials: int = 50, tol: float = 1e-9, seed: int = 0) -> None:
+def check_subgradient(
+    block: ConstraintBlock, *, n_trials: int = 50, tol: float = 1e-9, seed: int = 0
+) -> None:
     """Check ``T(y) ≥ T(x) + ⟨g, y − x⟩`` with g from ``by_score`` at x, for every atom at random points."""
     for x, y in _pairs_of_points(block, n_trials, np.random.default_rng(seed)):
+        # T(x) + ⟨g, y − x⟩ must not exceed T(y).
         tangents = np.array([_along(block, unit, x, y) for unit in np.eye(block.bank.n_atoms)])
         excess = _values(block, *x) + tangents - _values(block, *y)
         _refuse(excess, tol, "has a by_score that is no subgradient: its tangent lies above it")
 
 
-def check_columns(block: BankOnRows, *, n_trials: int = 10, tol: float = 1e-9, seed: int = 0) -> None:
-    """Check that ``columns`` and ``by_score`` tell the same slopes of every atom, also in θ."""
+def check_columns(block: ConstraintBlock, *, n_trials: int = 10, tol: float = 1e-9, seed: int = 0) -> None:
+    """Check that ``columns`` and ``by_score`` return the same slopes of every atom, also in θ."""
     bank = block.bank
     for (scores, theta), _ in _pairs_of_points(block, n_trials, np.random.default_rng(seed)):
         by_score, by_theta = np.zeros((bank.n_atoms, scores.size)), np.zeros((bank.n_atoms, bank.n_theta))
@@ -81,32 +56,37 @@ def check_columns(block: BankOnRows, *, n_trials: int = 10, tol: float = 1e-9, s
             _add_columns(columns, by_score, by_theta)
         for position, unit in enumerate(np.eye(bank.n_atoms)):
             gradient = bank.by_score(1, unit, scores, block.members, theta)
-            by_score[position] -= gradient.scores
+            by_score[position] -= gradient.scores  # what is left are differences of the two
             by_theta[position] -= gradient.theta
         errors = np.abs(np.hstack([by_score, by_theta])).max(axis=1, initial=0.0)
         _refuse(errors, tol, "has columns other than what by_score says: they differ")
 
 
-def check_additive(block: BankOnRows, *, n_trials: int = 10, tol: float = 1e-9, seed: int = 0) -> None:
+def check_additive(block: ConstraintBlock, *, n_trials: int = 10, tol: float = 1e-9, seed: int = 0) -> None:
     """Check that values of the first rows and of the others add up, if the bank says so."""
     if not block.bank.additive:
         return
     rng = np.random.default_rng(seed)
     for (scores, theta), _ in _pairs_of_points(block, n_trials, rng):
         border = int(rng.integers(scores.size + 1))
-        shards = [
-            block.bank.values(scores[rows], _taken(block.members, rows), theta)
-            for rows in (slice(0, border), slice(border, scores.size))
-        ]
+        shards = []
+        for rows in (slice(0, border), slice(border, scores.size)):
+            members = block.members  # a tuple for several banks
+            if isinstance(members, tuple):
+                taken: BankMembers = tuple(of_bank.take(rows) for of_bank in members)
+            else:
+                taken = members.take(rows)
+            shards.append(block.bank.values(scores[rows], taken, theta))
         errors = np.abs(sum(shards) - _values(block, scores, theta))
         _refuse(errors, tol, "is not additive over shards of rows: their sum differs")
 
 
-def check_majorises(block: StatedOnRows, *, n_trials: int = 50, tol: float = 1e-9, seed: int = 0) -> None:
+def check_majorises(block: ConstraintBlock, *, n_trials: int = 50, tol: float = 1e-9, seed: int = 0) -> None:
     """Check that ``f⁺(y) − [f⁻(x) + ⟨g⁻, y − x⟩] ≥ f(y)`` for every function at random points x and y."""
     system = block.system
     for x, y in _pairs_of_points(block, n_trials, np.random.default_rng(seed)):
         tangents = system.tangents(_values(block, *x))
+        # f⁻ is convex, so its tangent at x lies below it at y; then f⁺ − tangent lies above f.
         minus = system.parts(_values(block, *y))[1]
         for i in range(system.m):
             excess = tangents.values[i] + _along(block, tangents.slopes[i], x, y) - minus[i]
@@ -117,7 +97,7 @@ def check_majorises(block: StatedOnRows, *, n_trials: int = 50, tol: float = 1e-
 
 
 def _pairs_of_points(
-    block: BankOnRows, n_trials: int, rng: np.random.Generator
+    block: ConstraintBlock, n_trials: int, rng: np.random.Generator
 ) -> Iterator[tuple[tuple[Floats, Floats], tuple[Floats, Floats]]]:
     """Yield random points (scores, thresholds), two by two."""
     by_bank = block.members if isinstance(block.members, tuple) else (block.members,)
@@ -130,22 +110,16 @@ def _pairs_of_points(
         yield point(), point()
 
 
-def _values(block: BankOnRows, scores: Floats, theta: Floats) -> Floats:
+def _values(block: ConstraintBlock, scores: Floats, theta: Floats) -> Floats:
     return block.bank.values(scores, block.members, theta)
 
 
 def _along(
-    block: BankOnRows, coefficients: Floats, x: tuple[Floats, Floats], y: tuple[Floats, Floats]
+    block: ConstraintBlock, coefficients: Floats, x: tuple[Floats, Floats], y: tuple[Floats, Floats]
 ) -> float:
     """Return ``⟨g, y − x⟩`` with g the subgradient of ``Σ coefficients · atoms`` at x."""
     gradient = block.bank.by_score(1, coefficients, x[0], block.members, x[1])
     return float(gradient.scores @ (y[0] - x[0]) + gradient.theta @ (y[1] - x[1]))
-
-
-def _taken(members: BankMembers, rows: slice) -> BankMembers:
-    if isinstance(members, tuple):
-        return tuple(one_bank.take(rows) for one_bank in members)
-    return members.take(rows)
 
 
 def _add_columns(columns: RowColumns, by_score: Floats, by_theta: Floats) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -15,8 +16,6 @@ from partialfair.constraints.surrogates import Surrogate, slabs_of_rows
 from partialfair.data.groups import Members
 from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats, Ints
-
-__all__ = ["GroupMeans"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,25 +34,22 @@ class GroupMeans:
         Thresholds that are given, numbered after the free ones.
     """
 
+    additive: ClassVar[bool] = True
+
     surrogate: Surrogate
     n_groups: int
     n_theta: int
     fixed: tuple[float, ...] = ()
 
-    @property
+    @cached_property
     def n_thresholds(self) -> int:
         """Number of thresholds, free and fixed."""
         return self.n_theta + len(self.fixed)
 
-    @property
+    @cached_property
     def n_atoms(self) -> int:
         """Two per group and threshold."""
         return 2 * self.n_groups * self.n_thresholds
-
-    @property
-    def additive(self) -> bool:
-        """Sums over rows are."""
-        return True
 
     @property
     def has_kinks(self) -> bool:
@@ -70,6 +66,7 @@ class GroupMeans:
 
     def values(self, scores: Floats, members: Members, theta: Floats) -> Floats:
         """Value of every atom."""
+        # (2, n_groups, n_thresholds), which is the order of the atoms: see `plus` and `minus`.
         means = self.surrogate.means(
             scores, members.shares, members.codes, self._thresholds(theta), self.n_groups
         )
@@ -81,6 +78,7 @@ class GroupMeans:
         """Return derivatives of ``Σ coefficients · atoms``; second ones in the scores only."""
         rows = (scores, members.shares, members.codes, self._thresholds(theta))
         if order == 2:
+            # Second derivatives in scores only; those in thresholds come with the columns.
             return Gradient(self.surrogate.curvature(self._by_part(coefficients), *rows), np.empty(0))
         by_score, by_threshold = self.surrogate.pull_back(self._by_part(coefficients), *rows)
         return Gradient(by_score, by_threshold[: self.n_theta])
@@ -103,6 +101,7 @@ class GroupMeans:
         self, pieces: Pieces, scores: Floats, members: Members, curved: Sequence[Floats]
     ) -> RowColumns:
         """One table for each group and bin, applied to the moments (ω, ωs)."""
+        # Between two edges each slope is a + b s: (a, b) by bin, to be applied to (Σ ω, Σ ω s) of its rows.
         slopes = pieces.slopes.transpose(1, 0, 2)  # the same in all groups
         table = np.broadcast_to(slopes, (self.n_groups, *slopes.shape))
         if curved and self.n_theta:
@@ -116,21 +115,13 @@ class GroupMeans:
         cells, moments = _cells_and_moments(
             pieces.bins(scores), pieces.n_bins, scores, members.codes, members.shares
         )
-        return RowColumns(
-            moments,
-            cells,
-            table,
-            self.n_groups,
-            self._outputs(len(curved)),
-            self._column_thresholds(len(curved)),
-        )
+        return RowColumns(moments, cells, table, self.n_groups, *self._layout(len(curved)))
 
     def _dense_columns(
         self, scores: Floats, members: Members, theta: Floats, curved: Sequence[Floats]
     ) -> Iterator[RowColumns]:
         """Every slope and bend, of some rows at a time; each group is a block."""
-        thresholds = self._thresholds(theta)
-        outputs, column_thresholds = self._outputs(len(curved)), self._column_thresholds(len(curved))
+        thresholds, layout = self._thresholds(theta), self._layout(len(curved))
         for rows in slabs_of_rows(scores.size):
             slab, slab_scores = members.take(rows), scores[rows]
             values = [self.surrogate.slopes(slab_scores, slab.shares, thresholds)]
@@ -139,28 +130,20 @@ class GroupMeans:
                     self._by_part(coefficients), slab_scores, slab.shares, slab.codes, thresholds
                 )
                 values.append(-bends[:, : self.n_theta])
-            yield RowColumns(
-                np.hstack(values),
-                slab.codes,
-                None,
-                self.n_groups,
-                outputs,
-                column_thresholds,
-                first=rows.start,
-            )
+            yield RowColumns(np.hstack(values), slab.codes, None, self.n_groups, *layout, first=rows.start)
 
-    def _outputs(self, n_curved: int) -> Ints:
-        """Return what each group's columns are added to: σ⁺ and σ⁻ at all thresholds, mixed derivatives."""
+    def _layout(self, n_curved: int) -> tuple[Ints, Ints]:
+        """Return what each group's columns are added to, and their free thresholds, (n_groups, n_columns).
+
+        They are σ⁺ and σ⁻ at all thresholds, then mixed derivatives in the free ones.
+        """
         atoms = np.arange(self.n_atoms).reshape(2, self.n_groups, self.n_thresholds)
         by_group = atoms.transpose(1, 0, 2).reshape(self.n_groups, -1)
         mixed = np.tile(self.n_atoms + np.arange(n_curved * self.n_theta), (self.n_groups, 1))
-        return np.hstack([by_group, mixed])
-
-    def _column_thresholds(self, n_curved: int) -> Ints:
-        """Return the free threshold of each column."""
         free = np.arange(self.n_theta)
         every = np.concatenate([free, np.full(len(self.fixed), -1)])
-        return np.tile(np.concatenate([every, every, *[free] * n_curved]), (self.n_groups, 1))
+        thresholds = np.concatenate([every, every, *[free] * n_curved])
+        return np.hstack([by_group, mixed]), np.tile(thresholds, (self.n_groups, 1))
 
     def kinks(
         self,
@@ -175,6 +158,7 @@ class GroupMeans:
         """Kinks within reach or passed; a score has one for each threshold and kink of the surrogate."""
         thresholds = self._thresholds(theta)
         threshold_moves = np.concatenate([moves[1], np.zeros(len(self.fixed))])
+        # Members without weight have no kinks.
         codes, width = np.where(members.shares > 0, members.codes, -1), self.surrogate.width
         by_kink = []
         for part, kink_at, jump in self.surrogate.kinks:
@@ -195,6 +179,7 @@ class GroupMeans:
             atoms = first_atom + codes[rows].astype(np.int64) * self.n_thresholds + near
             free = np.where(near < self.n_theta, near, -1)
             weights = jump / width * members.shares[rows]
+            # The slope of a group's mean jumps by the row's share of it.
             by_kink.append(AtomKinks.alone(atoms, rows, free, residuals, weights, np.full_like(rows, -1)))
         return AtomKinks.joined(by_kink)
 
@@ -203,11 +188,8 @@ class GroupMeans:
         return by_atom.reshape(2, self.n_groups, self.n_thresholds)
 
     def _thresholds(self, theta: Floats) -> Floats:
-        return np.concatenate([theta, self._fixed])
-
-    @cached_property
-    def _fixed(self) -> Floats:
-        return np.array(self.fixed, dtype=np.float64)
+        """Return all thresholds, free and fixed."""
+        return np.concatenate([theta, np.array(self.fixed, dtype=np.float64)])
 
 
 @njit(cache=True, nogil=True)

@@ -27,11 +27,21 @@ would describe some choices only.
 How far a member is from the border is counted by a slope that is not too small, ``Φ'(θ) (θ − s)`` below it
 and ``Φ'(s) (s − θ)`` above: still a lower bound, and exact where scores tie.
 
-The same holds for bottoms, with ``−t`` in place of s and δ' for δ, and for both at once: any u and v give a
-lower bound. What else it does to slopes is left out: in t_j ``−(v_j + δ'_j) Σ_i δ_i φ'(s_i − t_j)``, and in
-s_i ``δ_i Σ_j δ'_j φ'(s_i − t_j)``. But the δ add up to 0, so that the first sum is at most
-``max φ'' Σ_i |δ_i| |s_i − θ|``, a multiple of what the choice loses in value, and so is the second: next to
-nothing, where a choice loses next to nothing.
+The same holds for bottoms, with ``−t`` in place of s and δ' for δ.
+
+**Together.** Any choices ``u + δ`` and ``v + δ'`` and any slopes of φ at its kinks give a lower bound. It is
+not the sum of the bounds of single kinks, because H is a product of u, v and φ. That sum lacks ::
+
+    the slope in s_i       (u_i + δ_i) Σ_j δ'_j φ'(s_i − t_j)
+    the slope in t_j      −(v_j + δ'_j) Σ_i δ_i φ'(s_i − t_j)
+    the value at x         Σ_ij δ_i δ'_j φ(s_i − t_j)
+
+and the crossing of i and j counts ``(u_i + δ_i)(v_j + δ'_j) / (u_i v_j)`` times. Where φ is smooth this is
+next to nothing if the choices lose next to nothing: the δ add up to 0, so that ``|Σ_i δ_i φ'(s_i − t_j)|`` is
+at most ``max φ'' Σ_i |δ_i| |s_i − θ|``, a multiple of the loss. Where φ has kinks it is not. A member who
+leaves the top takes its crossings along, and members who almost tie may be on both sides of a kink. So
+`PairSums.interaction` computes all four terms, and a KKT certificate includes them. Steps ignore them: a
+step is a proposal, and the point that it reaches is evaluated.
 """
 
 from __future__ import annotations
@@ -43,8 +53,6 @@ import numpy as np
 from partialfair.constraints.dc.bank import AtomKinks
 from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats, Ints
-
-__all__ = ["Movers", "RowPairs", "crossings"]
 
 _WHOLE = 1e-9
 """A member whose counted share is so close to all or to nothing is not on the border: shares are rounded."""
@@ -131,8 +139,8 @@ class Movers(NamedTuple):
         backs[backs <= _WHOLE] = 0.0  # shares are rounded
         two_sided = bool((backs > 0).any())
         balances = ((amounts > 0).any() or two_sided) and ((amounts < 0).any() or two_sided)
-        kept = slice(None) if balances else slice(0)
-        return cls(rows[who][kept], scores[who][kept], border, amounts[kept], backs[kept])
+        used = slice(None) if balances else slice(0)
+        return cls(rows[who][used], scores[who][used], border, amounts[used], backs[used])
 
     def of_atom(self, atom: int, border: int, slopes: Floats, at_border: float, *, top: bool) -> AtomKinks:
         """Return the kinks of one atom.

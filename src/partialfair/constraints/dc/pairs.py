@@ -1,25 +1,23 @@
-"""Sums of a surrogate over pairs of people from the top of one group and the bottom of another."""
+"""Sums of a surrogate over pairs of members from the top of one group and the bottom of another."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 from weakref import ReferenceType, ref
 
 import numpy as np
 
-from partialfair.constraints.dc.bank import AtomKinks, Gradient, Moves
+from partialfair.constraints.dc.bank import AtomKinks, Gradient, Interaction, Moves
 from partialfair.constraints.dc.pair_kinks import Movers, RowPairs, crossings
 from partialfair.constraints.dc.row_columns import RowColumns
-from partialfair.constraints.surrogates import Kink, Surrogate
+from partialfair.constraints.surrogates import Surrogate
 from partialfair.data.groups import Members
 from partialfair.utils.clock import check_clock
 from partialfair.utils.compiled import njit
-from partialfair.utils.typing import Floats, Ints
-
-__all__ = ["PairSums"]
+from partialfair.utils.typing import Bools, Floats, Ints
 
 _TOP, _BOTTOM = 0, 1
 """The two borders of an atom."""
@@ -49,7 +47,7 @@ class _Counted(NamedTuple):
 
 
 class _Order(NamedTuple):
-    """Where all stand: the members of every group, and its tops and bottoms."""
+    """The members of every group, and its tops and bottoms."""
 
     ranked: list[_Ranked]
     tops: list[_Counted]
@@ -93,6 +91,10 @@ class PairSums:
         For each group the ranks ``1 − c``, in [0, 1), at which bottoms begin.
     """
 
+    n_theta: ClassVar[int] = 0  # groups are compared with each other, not with thresholds
+    additive: ClassVar[bool] = False  # ranks are counted among all rows
+    has_kinks: ClassVar[bool] = True  # two members may change places, whatever the surrogate
+
     surrogate: Surrogate
     n_groups: int
     pairs: tuple[tuple[int, int], ...]
@@ -117,21 +119,6 @@ class PairSums:
         """Two per pair, top and bottom."""
         return int(self._firsts[-1])
 
-    @property
-    def n_theta(self) -> int:
-        """No thresholds: groups are compared with each other."""
-        return 0
-
-    @property
-    def additive(self) -> bool:
-        """Ranks are counted among all rows."""
-        return False
-
-    @property
-    def has_kinks(self) -> bool:
-        """Whatever the surrogate, two members may change places across the border of a top."""
-        return True
-
     def plus(self, pair: int, top: int, bottom: int) -> int:
         """Position of the sum of σ⁺."""
         return int(self._firsts[pair] + top * self._shapes[pair][2] + bottom)
@@ -147,6 +134,7 @@ class PairSums:
         for k, other in self.pairs:
             check_clock()
             top, bottom = tops[k], bottoms[other]
+            # Sums over the bottoms at each score of the top, then over the tops.
             sums = self.surrogate.pair_sums(0, top.scores, bottom.scores, bottom.shares)
             values.append(np.einsum("bi,pci->pbc", top.shares, sums).ravel())
         return np.concatenate(values)
@@ -157,6 +145,7 @@ class PairSums:
         """Return derivatives of ``Σ coefficients · atoms``; pairs with no coefficient are skipped."""
         by_score = np.zeros(scores.size)
         used = [pair for pair in range(len(self.pairs)) if coefficients[self._atoms_of(pair)].any()]
+        # Φ'(s_i) at each member of the top times how much of it counts, and the same at the bottom.
         for pair, top, bottom, at_top, at_bottom in self._derivatives(order, scores, members, used):
             factors = coefficients[self._atoms_of(pair)].reshape(self._shapes[pair])
             by_score[top.rows] += np.einsum("pbc,bi,pci->i", factors, top.shares, at_top)
@@ -198,36 +187,86 @@ class PairSums:
         for pair, (k, other) in enumerate(self.pairs):
             check_clock()
             atoms = np.arange(self.n_atoms)[self._atoms_of(pair)].reshape(self._shapes[pair])
-            asked = wanted[atoms] != 0
+            used = wanted[atoms] != 0
             top, bottom = tops[k], bottoms[other]
-            for b, rank in enumerate(self.tops[k]):
-                passing = _across(rank, ranked[k], moves[0], near, limit)
+            for b, rank in enumerate(self.tops[k]):  # who may join or leave the top b
+                passing = _find_movers(rank, ranked[k], moves[0], near, limit)
                 if passing is None:
                     return None
                 slopes = self._slopes_at(np.append(passing.scores, passing.border), bottom)
                 kinks += [
                     passing.of_atom(atoms[p, b, c], _TOP, slopes[p, c, :-1], slopes[p, c, -1], top=True)
-                    for p, c in np.argwhere(asked[:, b])
+                    for p, c in np.argwhere(used[:, b])
                 ]
-            for c, rank in enumerate(self.bottoms[other]):
-                passing = _across(rank, ranked[other], moves[0], near, limit)
+            for c, rank in enumerate(self.bottoms[other]):  # and the bottom c, whose scores count mirrored
+                passing = _find_movers(rank, ranked[other], moves[0], near, limit)
                 if passing is None:
                     return None
                 slopes = self._slopes_at(-np.append(passing.scores, passing.border), top.mirrored())
                 kinks += [
                     passing.of_atom(atoms[p, b, c], _BOTTOM, slopes[p, b, :-1], slopes[p, b, -1], top=False)
-                    for p, b in np.argwhere(asked[:, :, c])
+                    for p, b in np.argwhere(used[:, :, c])
                 ]
             for kink in self.surrogate.kinks:
-                in_top, in_bottom, pairs = self._crossings(kink, top, bottom, moves[0], near, limit)
-                if pairs.rows.size > limit:
+                # Where a kink of the surrogate lies between two scores that count.
+                in_top, in_bottom, residuals = crossings(
+                    top.scores,
+                    bottom.scores,
+                    kink.at * self.surrogate.width,
+                    moves[0][top.rows],
+                    moves[0][bottom.rows],
+                    near,
+                    limit,
+                )
+                if in_top.size > limit:
                     return None
-                for b, c in np.argwhere(asked[kink.part]):
+                jumps = np.full(in_top.size, kink.jump / self.surrogate.width)
+                pairs = RowPairs(top.rows[in_top], bottom.rows[in_bottom], residuals, jumps)
+                for b, c in np.argwhere(used[kink.part]):
                     counted = top.shares[b, in_top] * bottom.shares[c, in_bottom]
                     kinks.append(pairs.of_atom(atoms[kink.part, b, c], counted))
             if sum(atom_kinks.atoms.size for atom_kinks in kinks) > limit:
                 return None
         return AtomKinks.joined(kinks)
+
+    def interaction(
+        self, kinks: AtomKinks, fractions: Floats, rooms: Floats, scores: Floats, members: Members
+    ) -> Interaction:
+        """Return what a top, a bottom and crossings change together: see `pair_kinks`."""
+        _, tops, bottoms = self._order(scores, members)
+        ratios, by_score, loss = np.ones(fractions.size), np.zeros(scores.size), 0.0
+        for atom in np.unique(kinks.atoms):
+            check_clock()
+            pair = int(np.searchsorted(self._firsts, atom, side="right")) - 1
+            part, b, c = np.unravel_index(atom - self._firsts[pair], self._shapes[pair])
+            k, other = self.pairs[pair]
+            here = kinks.atoms == atom
+            room = rooms[here][0]  # that of the atom
+            u, v = _by_row(tops[k], b, scores.size), _by_row(bottoms[other], c, scores.size)
+            u_change = _border_changes(kinks, fractions, here & (kinks.borders == _TOP), scores.size)
+            v_change = -_border_changes(kinks, fractions, here & (kinks.borders == _BOTTOM), scores.size)
+            new_u, new_v = np.maximum(u + u_change, 0.0), np.maximum(v + v_change, 0.0)
+
+            in_top, in_bottom = np.flatnonzero(new_u), np.flatnonzero(new_v)
+            u_moved, v_moved = np.flatnonzero(u_change), np.flatnonzero(v_change)
+            slopes = self._sums(1, part, scores[in_top], scores[v_moved], v_change[v_moved])
+            by_score[in_top] += room * new_u[in_top] * slopes
+            slopes = self._sums(1, part, -scores[in_bottom], -scores[u_moved], u_change[u_moved])
+            by_score[in_bottom] -= room * new_v[in_bottom] * slopes
+            heights = self._sums(0, part, scores[u_moved], scores[v_moved], v_change[v_moved])
+            loss -= float(room * (u_change[u_moved] @ heights))
+
+            crossing = np.flatnonzero(here & (kinks.others >= 0))
+            i, j = kinks.rows[crossing], kinks.others[crossing]
+            ratios[crossing] = new_u[i] * new_v[j] / (u[i] * v[j])
+        return Interaction(ratios, by_score, loss)
+
+    def _sums(self, order: int, part: int, targets: Floats, sources: Floats, weights: Floats) -> Floats:
+        """Return the surrogate's pair sums of one part, for targets and sources in any order."""
+        at, of = np.argsort(targets), np.argsort(sources)
+        sums = np.empty(targets.size)
+        sums[at] = self.surrogate.pair_sums(order, targets[at], sources[of], weights[None, of])[part, 0]
+        return sums
 
     def _slopes_at(self, scores: Floats, counted: _Counted) -> Floats:
         """Return the slopes of σ±, added up over those counted, at scores in any order: (2, E, n_scores)."""
@@ -235,17 +274,6 @@ class PairSums:
         slopes = np.empty((2, len(counted.shares), scores.size))
         slopes[..., order] = self.surrogate.pair_sums(1, scores[order], counted.scores, counted.shares)
         return slopes
-
-    def _crossings(
-        self, kink: Kink, top: _Counted, bottom: _Counted, moves: Floats, near: float, limit: int
-    ) -> tuple[Ints, Ints, RowPairs]:
-        """Return where a kink of the surrogate lies between two scores, numbered among those counted."""
-        width = self.surrogate.width
-        in_top, in_bottom, residuals = crossings(
-            top.scores, bottom.scores, kink.at * width, moves[top.rows], moves[bottom.rows], near, limit
-        )
-        jumps = np.full(in_top.size, kink.jump / width)
-        return in_top, in_bottom, RowPairs(top.rows[in_top], bottom.rows[in_bottom], residuals, jumps)
 
     def _atoms_of(self, pair: int) -> slice:
         return slice(int(self._firsts[pair]), int(self._firsts[pair + 1]))
@@ -265,42 +293,46 @@ class PairSums:
             yield _PairDerivatives(pair, top, bottom, at_top, at_bottom[..., ::-1])
 
     def _order(self, scores: Floats, members: Members) -> _Order:
-        """Return where all stand; all that is asked at the same scores shares one sort."""
+        """Return the members of every group by ascending score; what is computed at them shares one sort."""
+        # Arrays are recognized by their identity: oracles pass the same one along as long as it lives.
         known = self._orders.get(id(scores))
         if known is not None and known[0]() is scores and known[1] is members:
             return known[2]
         for key in [key for key, (theirs, _, _) in self._orders.items() if theirs() is None]:
             del self._orders[key]
-        ranked = self._ranked(scores, members)
-        order = _Order(ranked, *self._counted(ranked))
-        self._orders[id(scores)] = ref(scores), members, order
-        return order
-
-    def _ranked(self, scores: Floats, members: Members) -> list[_Ranked]:
-        """Return the members of every group by ascending score."""
-        groups = []
+        order = _Order([], [], [])
         for k in range(self.n_groups):
             rows = np.flatnonzero(members.codes == k)
             rows = rows[np.argsort(scores[rows])]
-            groups.append(_Ranked(rows, scores[rows], members.shares[rows]))
-        return groups
-
-    def _counted(self, ranked: list[_Ranked]) -> tuple[list[_Counted], list[_Counted]]:
-        """Tops and bottoms of every group."""
-        tops: list[_Counted] = []
-        bottoms: list[_Counted] = []
-        for k, (rows, scores, shares) in enumerate(ranked):
-            above = _shares_above(scores, shares, np.array(self.tops[k]))
-            below = shares - _shares_above(scores, shares, np.array(self.bottoms[k]))
-            for counted, ends in ((above, tops), (below, bottoms)):
+            ranked = _Ranked(rows, scores[rows], members.shares[rows])
+            order.ranked.append(ranked)
+            above = _shares_above(ranked.scores, ranked.shares, np.array(self.tops[k]))
+            below = ranked.shares - _shares_above(ranked.scores, ranked.shares, np.array(self.bottoms[k]))
+            for counted, ends in ((above, order.tops), (below, order.bottoms)):
                 # Those who count are neighbours: a slice costs less than a choice.
                 who = np.flatnonzero(counted.any(axis=0))
                 used = slice(who[0], who[-1] + 1) if who.size else slice(0)
-                ends.append(_Counted(rows[used], scores[used], np.ascontiguousarray(counted[:, used])))
-        return tops, bottoms
+                shares = np.ascontiguousarray(counted[:, used])
+                ends.append(_Counted(ranked.rows[used], ranked.scores[used], shares))
+        self._orders[id(scores)] = ref(scores), members, order
+        return order
 
 
-def _across(rank: float, ranked: _Ranked, moves: Floats, near: float, limit: int) -> Movers | None:
+def _by_row(counted: _Counted, end: int, n_rows: int) -> Floats:
+    """Return how much of each row counts at one top or bottom."""
+    shares = np.zeros(n_rows)
+    shares[counted.rows] = counted.shares[end]
+    return shares
+
+
+def _border_changes(kinks: AtomKinks, fractions: Floats, which: Bools, n_rows: int) -> Floats:
+    """Return how much more of each row lies above a border, where kinks are used by fractions."""
+    changes = np.zeros(n_rows)
+    np.add.at(changes, kinks.rows[which], (kinks.amounts * fractions)[which])
+    return changes
+
+
+def _find_movers(rank: float, ranked: _Ranked, moves: Floats, near: float, limit: int) -> Movers | None:
     """Return who of a group may pass the border of a rank; None if they are too many."""
     rows, scores, shares = ranked
     above = _shares_above(scores, shares, np.array([rank]))[0]
@@ -312,7 +344,7 @@ def _shares_above(scores: Floats, shares: Floats, ranks: Floats) -> Floats:
     """Return how much of each member lies above some ranks: (n_ranks, n) for ascending scores."""
     out = np.zeros((ranks.size, scores.size))
     passed, last = 0.0, scores.size
-    while last > 0:
+    while last > 0:  # from the top, one block of equal scores at a time: those on a rank count in part
         first = last - 1
         block = shares[first]
         while first > 0 and scores[first - 1] == scores[last - 1]:

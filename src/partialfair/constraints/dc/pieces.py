@@ -9,8 +9,6 @@ import numpy as np
 from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats, Ints
 
-__all__ = ["Pieces", "hinge_pieces", "look_up", "moments", "sums_of_differences"]
-
 _REACH = 0.1
 """Bends of sharp corners are averaged over so many widths on both sides."""
 
@@ -51,10 +49,11 @@ class Pieces:
 
 def hinge_pieces(centres: Floats, width: float, rounding: float) -> Pieces:
     """Return the pieces of ``max(s − centre, 0) / width``, rounded over ``rounding`` widths on both sides."""
-    half = width * (rounding or _REACH)
+    half = width * (rounding or _REACH)  # sharp corners have no bend: theirs is averaged over so much
     edges = np.unique(np.concatenate([centres - half, centres + half, centres]))
     if not edges.size:
-        edges = np.zeros(1)  # of no function at all, any bins will do
+        edges = np.zeros(1)  # of no function at all, any bins are enough
+    # A point inside each bin tells which of the functions are 0, rounded or straight there.
     middles = np.concatenate([[edges[0] - 1], (edges[1:] + edges[:-1]) / 2, [edges[-1] + 1]])
     x = middles[:, None] - centres
     corner, above = np.abs(x) < half, x > 0
@@ -63,6 +62,7 @@ def hinge_pieces(centres: Floats, width: float, rounding: float) -> Pieces:
     values[0], values[1] = np.where(straight, -centres, 0.0), straight
     slopes[0] = straight
     if rounding:
+        # (s − centre + half)² / (4 half) as a polynomial of s
         shift = half - centres
         values[:, corner] = np.broadcast_to(
             np.stack([shift**2, 2 * shift, np.ones_like(shift)])[:, None] / (4 * half), values.shape
@@ -128,7 +128,7 @@ def sums_of_differences(
     """Return ``Σ_m weights[c, m] p_j(targets_i − sources_m)``: (J, C, n) for ascending targets and sources.
 
     The p_j are polynomials of x between edges, at most quadratic, with coefficients (degree + 1, B, J). As
-    long as no difference passes an edge, a sum is a polynomial of the target. A sweep of the targets keeps it
+    long as no difference passes an edge, a sum is a polynomial of the target. A sweep of the targets has it
     as value, slope and bend where it is, so that distant scores cost no digits. A difference that passes an
     edge adds the jump from one piece to the next: O((n + n_sources) C) for each p_j and edge of it.
     """
@@ -177,5 +177,5 @@ def _sweep(
                 m += 1
             passed[b] = m
         if straight and passed[0] == passed[-1]:
-            bend = 0.0  # nobody is left where pieces bend, and no rounding error either
+            bend = 0.0  # no score is left where pieces bend, and no rounding error either
         out[i] = value

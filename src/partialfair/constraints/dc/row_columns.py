@@ -18,8 +18,6 @@ import numpy as np
 from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats, Ints
 
-__all__ = ["RowColumns", "single_column"]
-
 
 @dataclass(frozen=True, eq=False)
 class RowColumns:
@@ -81,6 +79,7 @@ class RowColumns:
         if self.table is None:  # every block is a cell
             out[where] = sums.transpose(0, 2, 1)
             return out
+        # Cells of a block lie together: one product of its table with their sums.
         per_block = self.n_cells // self.n_blocks
         borders = np.searchsorted(where, per_block * np.arange(self.n_blocks + 1))
         for block in np.flatnonzero(borders[1:] > borders[:-1]):
@@ -91,7 +90,7 @@ class RowColumns:
 
     def dotted(self, by_row: Floats) -> Floats:
         """Return ``Cᵀ by_row``: (n_blocks, n_columns, p) for vectors (n, p) over the same rows."""
-        if self.cells is None:
+        if self.cells is None:  # one cell: a product of matrices
             sums = (by_row.T @ self.values)[None]
         else:
             sums = np.zeros((self.n_cells, by_row.shape[1], self.values.shape[1]))

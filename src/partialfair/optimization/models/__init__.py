@@ -1,13 +1,16 @@
 """Models: scores of parameters, and how columns over rows are pulled back to the parameters."""
 
-from partialfair.optimization.models.first_order import FirstOrderModel
-from partialfair.optimization.models.linear import GroupTerms, LinearModel, linear_model
-from partialfair.optimization.models.parameters import Parameters
-from partialfair.optimization.models.protocol import HasDeployedScores, LinearScores, ScoreModel
+from partialfair.optimization.models.linear import LinearModel, linear_model
+from partialfair.optimization.models.score_model import (
+    FirstOrderModel,
+    HasDeployedScores,
+    LinearScores,
+    Parameters,
+    ScoreModel,
+)
 
 __all__ = [
     "FirstOrderModel",
-    "GroupTerms",
     "HasDeployedScores",
     "LinearModel",
     "LinearScores",

@@ -12,22 +12,6 @@ import numpy as np
 from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats, Ints
 
-__all__ = [
-    "add_by_slot",
-    "add_constants",
-    "centre_and_change_units",
-    "change_units",
-    "codes_backward",
-    "codes_forward",
-    "codes_gram",
-    "csr_backward",
-    "csr_forward",
-    "csr_gram",
-    "dense_backward",
-    "number_pairs",
-    "symmetric",
-]
-
 _TILE = 64
 """Two tiles of so many rows and columns fit into the first cache."""
 
@@ -46,7 +30,7 @@ def add_constants(scores: Floats, constants: Floats, codes: Ints) -> None:
 def add_by_slot(values: Floats, slots: Ints, out: Floats) -> None:
     """Add ``Σ values[i]`` over the rows of each slot to ``out``: (n_slots, q)."""
     n_values = values.shape[1]
-    if n_values == 1:
+    if n_values == 1:  # numba unrolls loops of a known length only
         for i in range(slots.size):
             if slots[i] >= 0:
                 out[slots[i], 0] += values[i, 0]
@@ -69,6 +53,7 @@ def number_pairs(cells: Ints, codes: Ints, n_cells: int, n_codes: int) -> tuple[
     Pairs are written ``code · n_cells + cell``, and ascend; −1 stands for rows of no cell. The table of all
     pairs takes no more memory than what comes of them: columns for each cell, parameters for each code.
     """
+    # First mark the pairs that occur, then number them in ascending order.
     number = np.full(n_codes * n_cells, -1, dtype=np.int32)
     for i in range(cells.size):
         if cells[i] >= 0:
@@ -87,7 +72,7 @@ def dense_backward(X: Floats, values: Floats, slots: Ints, out: Floats) -> None:
     """Add ``Σ values[i] x_i`` over the rows of each slot; for one or two values."""
     for i in range(slots.size):
         if slots[i] >= 0:
-            target = out[slots[i]]
+            target = out[slots[i]]  # (d, q): a row's sums lie together
             if values.shape[1] == 1:
                 for j in range(X.shape[1]):
                     target[j, 0] += values[i, 0] * X[i, j]
@@ -105,7 +90,7 @@ def csr_forward(
     for i in range(out.size):
         vector = coefficients[codes[i]]
         total = 0.0
-        if data.size:
+        if data.size:  # outside the loop: without values a row is a sum of coefficients
             for entry in range(indptr[i], indptr[i + 1]):
                 total += vector[indices[entry]] * data[entry]
         else:
@@ -124,7 +109,7 @@ def csr_backward(indptr: Ints, indices: Ints, data: Floats, values: Floats, slot
         target = out[slots[i]]
         if n_values == 1:
             value = values[i, 0]
-            if value != 0.0:
+            if value != 0.0:  # most rows have no slope where a surrogate is flat
                 if data.size:
                     for entry in range(indptr[i], indptr[i + 1]):
                         target[indices[entry], 0] += value * data[entry]
@@ -162,6 +147,7 @@ def csr_gram(indptr: Ints, indices: Ints, data: Floats, weights: Floats, codes: 
 def codes_forward(columns: Ints, coefficients: Floats, codes: Ints, out: Floats) -> None:
     """Fill ``out`` with ``coefficients[code_i] · x_i``."""
     n_fields = columns.shape[1]
+    # The order of the additions depends on the number of fields alone, never on the threads.
     in_fours = n_fields - n_fields % 4 if n_fields >= _MANY_FIELDS else 0
     for i in range(out.size):
         vector, row = coefficients[codes[i]], columns[i]
@@ -210,12 +196,12 @@ def codes_gram(columns: Ints, weights: Floats, codes: Ints, out: Floats) -> None
         matrix = out[codes[i]]
         for field in range(columns.shape[1]):
             target = matrix[columns[i, field]]
-            for other in range(field + 1):
+            for other in range(field + 1):  # fields ascend, so this is one triangle
                 target[columns[i, other]] += weights[i]
 
 
 @njit(cache=True, nogil=True)
-def symmetric(halves: Floats) -> None:
+def symmetrize(halves: Floats) -> None:
     """Complete matrices of which one entry of each symmetric pair is filled, in tiles that stay in cache."""
     n = halves.shape[1]
     for matrix in halves:
@@ -223,7 +209,7 @@ def symmetric(halves: Floats) -> None:
             for left in range(0, top + 1, _TILE):
                 for i in range(top, min(top + _TILE, n)):
                     for j in range(left, min(left + _TILE, i)):
-                        matrix[i, j] += matrix[j, i]
+                        matrix[i, j] += matrix[j, i]  # one of the two is 0
                         matrix[j, i] = matrix[i, j]
 
 
@@ -245,6 +231,7 @@ def centre_and_change_units(
     ``Σ ω (x − c)(x − c)ᵀ = Σ ω x xᵀ − h cᵀ − c hᵀ`` with ``h = Σ ω x − ½ (Σ ω) c``.
     """
     for k in range(totals.size):
+        # h is subtracted on both sides, so that the matrix stays symmetric to the last bit.
         gram, half = grams[k], sums[k] - 0.5 * totals[k] * centres
         for i in range(centres.size):
             for j in range(centres.size):

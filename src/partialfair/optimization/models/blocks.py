@@ -13,8 +13,6 @@ from scipy import linalg
 
 from partialfair.utils.typing import Floats, Ints
 
-__all__ = ["ArrowMatrix", "BlockCholesky", "BlockMatrix", "Factored"]
-
 
 class Factored(Protocol):
     """A matrix that can be inverted."""
@@ -52,6 +50,7 @@ class BlockMatrix:
 
     def minus(self, other: BlockMatrix, factor: float) -> BlockMatrix:
         """Return this matrix minus a multiple of another with the same blocks, or of one block."""
+        # Losses of pairs couple all rows: their Hessians are one block where others are by group.
         if len(self.blocks) != len(other.blocks):
             return self.merged().minus(other.merged(), factor)
         pairs = zip(self.blocks, other.blocks, strict=True)
@@ -59,11 +58,13 @@ class BlockMatrix:
 
     def plus_squares(self, rows: Floats, weight: float) -> BlockMatrix:
         """Return this matrix plus ``weight · rowsᵀ rows``; blocks that a row couples become one."""
+        # Entries of each row by block; a row with entries in two blocks couples them.
         rows_of_blocks = [rows[:, coordinates] for coordinates in self.positions]
         n_blocks_of_rows = np.array([entries.any(axis=1) for entries in rows_of_blocks]).sum(axis=0)
         if (n_blocks_of_rows > 1).any():
             return self.merged().plus_squares(rows, weight)
         pairs = zip(self.blocks, rows_of_blocks, strict=True)
+        # Each row lies in one block: its square changes that block alone.
         summed = tuple(block + weight * (entries.T @ entries) for block, entries in pairs)
         return BlockMatrix(self.positions, summed)
 
@@ -81,8 +82,8 @@ class BlockMatrix:
 
     def restricted(self, coordinates: Ints) -> BlockMatrix:
         """Return the rows and columns of some coordinates, ascending, alone."""
-        kept = [np.flatnonzero(np.isin(block, coordinates)) for block in self.positions]
-        pairs = [(which, k) for k, which in enumerate(kept) if which.size]
+        chosen = [np.flatnonzero(np.isin(block, coordinates)) for block in self.positions]
+        pairs = [(which, k) for k, which in enumerate(chosen) if which.size]  # blocks may vanish
         return BlockMatrix(
             tuple(np.searchsorted(coordinates, self.positions[k][which]) for which, k in pairs),
             tuple(self.blocks[k][np.ix_(which, which)] for which, k in pairs),
@@ -92,18 +93,33 @@ class BlockMatrix:
         """Factor this matrix plus a multiple of the identity; LinAlgError if it is not positive definite."""
         factors = []
         for block in self.blocks:
-            shifted = block.copy()
+            shifted = block.copy()  # other shifts of the same matrix may follow
             shifted[np.diag_indices_from(shifted)] += shift
             factors.append(linalg.cho_factor(shifted, overwrite_a=True, check_finite=False))
         return BlockCholesky(self, shift, tuple(factors))
 
 
 @dataclass(frozen=True, eq=False)
-class BlockCholesky:
+class _Shifted:
+    """What factors of a matrix plus a multiple of the identity have in common."""
+
+    matrix: BlockMatrix | ArrowMatrix
+    shift: float
+
+    def times(self, vector: Floats) -> Floats:
+        """As in `Factored`."""
+        return self.matrix @ vector + self.shift * vector
+
+    def restricted(self, coordinates: Ints) -> Factored:
+        """As in `Factored`."""
+        return self.matrix.restricted(coordinates).cholesky(self.shift)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockCholesky(_Shifted):
     """A factored block matrix plus a multiple of the identity."""
 
     matrix: BlockMatrix
-    shift: float
     factors: tuple[Any, ...]
 
     def solve(self, right: Floats) -> Floats:
@@ -112,14 +128,6 @@ class BlockCholesky:
         for coordinates, factor in zip(self.matrix.positions, self.factors, strict=True):
             out[coordinates] = linalg.cho_solve(factor, right[coordinates], check_finite=False)
         return out
-
-    def times(self, vector: Floats) -> Floats:
-        """As in `Factored`."""
-        return self.matrix @ vector + self.shift * vector
-
-    def restricted(self, coordinates: Ints) -> BlockCholesky:
-        """As in `Factored`."""
-        return self.matrix.restricted(coordinates).cholesky(self.shift)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,6 +188,7 @@ class ArrowMatrix:
         inner = self.inner.cholesky(shift)
         if not self.corner.size:
             return inner
+        # The Schur complement in the thresholds, which are few: C − Bᵀ A⁻¹ B.
         solved = inner.solve(self.cross)
         schur = self.corner + shift * np.eye(len(self.corner)) - self.cross.T @ solved
         factor = linalg.cho_factor(schur, overwrite_a=True, check_finite=False)
@@ -187,25 +196,16 @@ class ArrowMatrix:
 
 
 @dataclass(frozen=True, eq=False)
-class _ArrowCholesky:
+class _ArrowCholesky(_Shifted):
     """An arrow matrix plus a multiple of the identity, factored by its Schur complement in the thresholds."""
 
-    matrix: ArrowMatrix
-    shift: float
     inner: BlockCholesky
     solved: Floats
     schur: Any
 
     def solve(self, right: Floats) -> Floats:
         """As in `Factored`."""
+        # Eliminate w, solve for θ, substitute back.
         upper, lower = np.split(right, [len(self.solved)])
         theta = linalg.cho_solve(self.schur, lower - self.solved.T @ upper, check_finite=False)
         return np.concatenate([self.inner.solve(upper) - self.solved @ theta, theta])
-
-    def times(self, vector: Floats) -> Floats:
-        """As in `Factored`."""
-        return self.matrix @ vector + self.shift * vector
-
-    def restricted(self, coordinates: Ints) -> Factored:
-        """As in `Factored`."""
-        return self.matrix.restricted(coordinates).cholesky(self.shift)

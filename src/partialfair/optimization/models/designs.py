@@ -7,11 +7,12 @@ are never formed; one gather per row does it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,12 +29,12 @@ from partialfair.optimization.models._kernels import (
     csr_forward,
     csr_gram,
     dense_backward,
-    symmetric,
+    symmetrize,
 )
 from partialfair.utils.clock import check_clock
 from partialfair.utils.typing import ArrayLike, Floats, Ints
 
-__all__ = ["CSRDesign", "CodesDesign", "DenseDesign", "Design", "as_design"]
+Loop: TypeAlias = Callable[..., None]
 
 _MOST_AT_ONCE = 2e8
 """Multiplications of a kernel between two looks at the clock: some tenths of a second."""
@@ -79,6 +80,7 @@ def as_design(X: ArrayLike, codes: Ints, n_codes: int) -> Design:
     """Return the design of whatever holds the features."""
     if isinstance(X, CategoricalCodes):
         # Passes wait for memory: half the width is a third of the time where fields are many.
+        # Offsets make levels of all fields distinct columns.
         width = np.uint16 if X.n_levels <= np.iinfo(np.uint16).max + 1 else np.uint32
         columns = X.codes.astype(width, copy=False) + X.offsets.astype(width)
         return CodesDesign(columns, X.n_levels, codes, n_codes)
@@ -94,7 +96,7 @@ def as_design(X: ArrayLike, codes: Ints, n_codes: int) -> Design:
     return DenseDesign(array, codes, n_codes)
 
 
-def _stretches(n_rows: int, multiplications: float) -> Iterator[slice]:
+def _split_by_work(n_rows: int, multiplications: float) -> Iterator[slice]:
     """Divide rows so that work on a stretch of them is short, and look at the clock in between."""
     n_stretches = max(1, min(n_rows, int(multiplications / _MOST_AT_ONCE)))
     for k in range(n_stretches):
@@ -103,7 +105,7 @@ def _stretches(n_rows: int, multiplications: float) -> Iterator[slice]:
         yield slice(k * n_rows // n_stretches, (k + 1) * n_rows // n_stretches)
 
 
-def _chunks(n_rows: int, size: int) -> Iterator[slice]:
+def _split_by_size(n_rows: int, size: int) -> Iterator[slice]:
     """Divide rows into chunks of equal size, and look at the clock in between."""
     for start in range(0, n_rows, size):
         if start:
@@ -135,11 +137,11 @@ class DenseDesign:
 
     def forward(self, coefficients: Floats) -> Floats:
         """As in `Design`."""
-        out = np.empty(self.shape[0])
+        out = np.empty(len(self.X))
         for vector, (members, block) in zip(coefficients, self._blocks, strict=True):
-            products = np.empty(len(block))
+            products = np.empty(len(block))  # of one group, then scattered to its rows
             for rows in self._at_once(block):
-                products[rows] = _centred(block[rows], self.origin) @ vector
+                products[rows] = _centre(block[rows], self.origin) @ vector
             out[members] = products
         return out
 
@@ -148,12 +150,12 @@ class DenseDesign:
         if slots is None:
             return self._backward_by_code(values)
         out = np.zeros((n_slots, self.shape[1], values.shape[1]))
-        for rows in _chunks(self.shape[0], _CHUNK):
-            if values.shape[1] <= _MOST_BY_KERNEL:
-                chunk = np.ascontiguousarray(_centred(self.X[rows], self.origin))
+        for rows in _split_by_size(self.shape[0], _CHUNK):
+            if values.shape[1] <= _MOST_BY_KERNEL:  # as nearly all passes have
+                chunk = np.ascontiguousarray(_centre(self.X[rows], self.origin))
                 dense_backward(chunk, values[rows], slots[rows], out)
             else:
-                _add_products(_centred(self.X[rows], self.origin), values[rows], slots[rows], out)
+                _add_products(_centre(self.X[rows], self.origin), values[rows], slots[rows], out)
         return out
 
     def gram(self, weights: Floats) -> Floats:
@@ -162,20 +164,21 @@ class DenseDesign:
         at_once = int(np.clip(_MOST_BY_BLAS / max(1, self.shape[1]) ** 2, _FEWEST_BY_BLAS, _CHUNK))
         for total, (members, block) in zip(out, self._blocks, strict=True):
             roots, signs = np.sqrt(np.abs(weights[members])), np.sign(weights[members])
-            for sign in (1.0, -1.0):  # as products of a matrix with itself, which cost half
+            # Products of a matrix with itself cost half. Losses that are differences have negative weights.
+            for sign in (1.0, -1.0):
                 counted = np.flatnonzero(signs == sign)
-                for chosen in _chunks(counted.size, at_once):
+                for chosen in _split_by_size(counted.size, at_once):
                     which = counted[chosen] if counted.size < len(block) else chosen
-                    chunk = _centred(block[which], self.origin) * roots[which, None]
+                    chunk = _centre(block[which], self.origin) * roots[which, None]
                     total += dsyrk(sign, chunk.T)
-            total += np.triu(total, 1).T
+            total += np.triu(total, 1).T  # dsyrk fills the upper triangle
         return out
 
     def squares(self, weights: Floats, centres: Floats | None = None) -> Floats:
         """As in `Design`."""
         out = np.zeros(self.shape[1])
-        for rows in _chunks(self.shape[0], _CHUNK):
-            chunk = _centred(_centred(self.X[rows], self.origin), centres)
+        for rows in _split_by_size(self.shape[0], _CHUNK):
+            chunk = _centre(_centre(self.X[rows], self.origin), centres)
             out += weights[rows] @ (chunk * chunk)
         return out
 
@@ -186,7 +189,7 @@ class DenseDesign:
     @cached_property
     def _blocks(self) -> list[tuple[Ints | slice, npt.NDArray[Any]]]:
         """The members of each code, and their rows as a matrix, so that BLAS can run on it."""
-        if self.n_codes == 1:
+        if self.n_codes == 1:  # a view: nothing is copied
             return [(slice(None), self.X)]
         members = [np.flatnonzero(self.codes == k) for k in range(self.n_codes)]
         return [(rows, self.X[rows]) for rows in members]
@@ -197,36 +200,107 @@ class DenseDesign:
             # As a vector, one column is gathered and multiplied faster than as a matrix.
             values_of_members = (values[:, 0] if total.shape[1] == 1 else values)[members]
             for rows in self._at_once(block):
-                products = _centred(block[rows], self.origin).T @ values_of_members[rows]
+                products = _centre(block[rows], self.origin).T @ values_of_members[rows]
                 total += products.reshape(total.shape)
         return out
 
     def _at_once(self, block: npt.NDArray[Any]) -> Iterator[slice]:
         """Rows to multiply at once: many if they are ready for that, few if they are converted before."""
         if block.dtype == np.float64 and self.origin is None:
-            return _stretches(len(block), float(block.size))
-        return _chunks(len(block), _CHUNK)
+            return _split_by_work(len(block), float(block.size))
+        return _split_by_size(len(block), _CHUNK)
 
 
-def _centred(X: npt.NDArray[Any], origin: Floats | None) -> Floats:
+def _centre(X: npt.NDArray[Any], origin: Floats | None) -> Floats:
     """Return rows in double precision, minus their origin."""
     converted = np.asarray(X, dtype=np.float64)
     return converted if origin is None else converted - origin
 
 
 def _add_products(X: npt.NDArray[Any], values: Floats, slots: Ints, out: Floats) -> None:
-    """Add ``X_kᵀ values_k`` for the rows of each slot k."""
+    """Add ``X_kᵀ values_k`` for the rows of each slot k, which are sorted to lie together."""
     order = np.argsort(slots.astype(np.int16) if len(out) <= _MOST_SHORT else slots, kind="stable")
-    order = order[np.searchsorted(slots[order], 0) :]
+    order = order[np.searchsorted(slots[order], 0) :]  # rows of slot −1 count nowhere
     borders = np.flatnonzero(np.diff(slots[order], prepend=-1, append=-1))
     for start, stop in pairwise(borders):
         members = order[start:stop]
         out[slots[members[0]]] += X[members].T @ values[members]
 
 
+class _RowsOfEntries(ABC):
+    """What designs have in common whose rows hold a few entries each: compiled loops over those."""
+
+    forward_loop: ClassVar[Loop]
+    backward_loop: ClassVar[Loop]
+    gram_loop: ClassVar[Loop]
+
+    n_features: int
+    codes: Ints
+    n_codes: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and features."""
+        return self.codes.size, self.n_features
+
+    @property
+    @abstractmethod
+    def n_entries(self) -> int:
+        """Those that are stored."""
+
+    @property
+    @abstractmethod
+    def n_pairs(self) -> float:
+        """Pairs of entries in the same row."""
+
+    @abstractmethod
+    def entries(self, rows: slice) -> tuple[Any, ...]:
+        """Return the entries of some rows, as the loops read them."""
+
+    def forward(self, coefficients: Floats) -> Floats:
+        """As in `Design`."""
+        out = np.empty(self.shape[0])
+        for rows in _split_by_work(out.size, float(self.n_entries)):
+            self.forward_loop(*self.entries(rows), coefficients, self.codes[rows], out[rows])
+        return out
+
+    def backward(self, values: Floats, slots: Ints | None = None, n_slots: int = 0) -> Floats:
+        """As in `Design`."""
+        slots, n_slots = (self.codes, self.n_codes) if slots is None else (slots, n_slots)
+        out = np.zeros((n_slots, self.n_features, values.shape[1]))
+        for rows in _split_by_work(self.shape[0], float(self.n_entries) * values.shape[1]):
+            self.backward_loop(*self.entries(rows), values[rows], slots[rows], out)
+        return out
+
+    def gram(self, weights: Floats) -> Floats:
+        """As in `Design`."""
+        out = np.zeros((self.n_codes, self.n_features, self.n_features))
+        for rows in _split_by_work(self.shape[0], self.n_pairs):
+            self.gram_loop(*self.entries(rows), weights[rows], self.codes[rows], out)
+        symmetrize(out)  # the loops fill one entry of each symmetric pair
+        return out
+
+    def squares(self, weights: Floats, centres: Floats | None = None) -> Floats:
+        """As in `Design`: ``Σ ω (x − c)² = Σ ω x² − 2 c Σ ω x + (Σ ω) c²``."""
+        squared = self._squared()
+        squares = squared.backward(weights[:, None]).sum(axis=0)[:, 0]
+        if centres is None:
+            return np.asarray(squares)
+        sums = squares if squared is self else self.backward(weights[:, None]).sum(axis=0)[:, 0]
+        return np.asarray(squares - 2 * centres * sums + weights.sum() * centres**2)
+
+    def _squared(self) -> Self:
+        """Return the design of the features' squares."""
+        return self
+
+
 @dataclass(frozen=True, eq=False)
-class CSRDesign:
+class CSRDesign(_RowsOfEntries):
     """A sparse matrix by rows; empty ``data`` stands for values that are all 1."""
+
+    forward_loop = staticmethod(csr_forward)
+    backward_loop = staticmethod(csr_backward)
+    gram_loop = staticmethod(csr_gram)
 
     indptr: Ints
     indices: Ints
@@ -236,46 +310,18 @@ class CSRDesign:
     n_codes: int
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and features."""
-        return self.indptr.size - 1, self.n_features
-
-    @property
     def n_entries(self) -> int:
         """Those that are stored."""
         return int(self.indptr[-1] - self.indptr[0])
 
-    def forward(self, coefficients: Floats) -> Floats:
-        """As in `Design`."""
-        out = np.empty(self.shape[0])
-        for rows in _stretches(out.size, float(self.n_entries)):
-            csr_forward(*self._entries(rows), coefficients, self.codes[rows], out[rows])
-        return out
+    @cached_property
+    def n_pairs(self) -> float:
+        """Pairs of entries in the same row."""
+        return float((np.diff(self.indptr).astype(float) ** 2).sum())
 
-    def backward(self, values: Floats, slots: Ints | None = None, n_slots: int = 0) -> Floats:
-        """As in `Design`."""
-        slots, n_slots = (self.codes, self.n_codes) if slots is None else (slots, n_slots)
-        out = np.zeros((n_slots, self.n_features, values.shape[1]))
-        for rows in _stretches(self.shape[0], float(self.n_entries) * values.shape[1]):
-            csr_backward(*self._entries(rows), values[rows], slots[rows], out)
-        return out
-
-    def gram(self, weights: Floats) -> Floats:
-        """As in `Design`."""
-        out = np.zeros((self.n_codes, self.n_features, self.n_features))
-        for rows in _stretches(self.shape[0], self._n_pairs):
-            csr_gram(*self._entries(rows), weights[rows], self.codes[rows], out)
-        symmetric(out)
-        return out
-
-    def squares(self, weights: Floats, centres: Floats | None = None) -> Floats:
-        """As in `Design`."""
-        squared = replace(self, data=self.data * self.data)
-        squares = squared.backward(weights[:, None]).sum(axis=0)[:, 0]
-        if centres is None:
-            return np.asarray(squares)
-        sums = self.backward(weights[:, None]).sum(axis=0)[:, 0]
-        return _centred_squares(squares, sums, weights, centres)
+    def entries(self, rows: slice) -> tuple[Ints, Ints, Floats]:
+        """Return where the entries of some rows begin and end, and all entries."""
+        return self.indptr[rows.start : rows.stop + 1], self.indices, self.data
 
     def take(self, rows: slice | Ints) -> Self:
         """As in `Design`; views of consecutive rows go on counting entries from the first of all."""
@@ -284,29 +330,26 @@ class CSRDesign:
         starts = self.indptr[:-1][rows].astype(np.int64)
         lengths = self.indptr[1:][rows].astype(np.int64) - starts
         indptr = np.concatenate([[0], np.cumsum(lengths)])
+        # Entry e of the new rows is entry starts[row] + (e − indptr[row]) of the old ones.
         entries = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], lengths)
         data = self.data[entries] if self.data.size else self.data
-        return replace(
-            self,
-            indptr=indptr.astype(np.uint64),
-            indices=self.indices[entries],
-            data=data,
-            codes=self.codes[rows],
-        )
+        indptr, indices = indptr.astype(np.uint64), self.indices[entries]
+        return replace(self, indptr=indptr, indices=indices, data=data, codes=self.codes[rows])
 
-    @cached_property
-    def _n_pairs(self) -> float:
-        """Pairs of entries in the same row."""
-        return float((np.diff(self.indptr).astype(float) ** 2).sum())
-
-    def _entries(self, rows: slice) -> tuple[Ints, Ints, Floats]:
-        """Return where the entries of some rows begin and end, and all entries."""
-        return self.indptr[rows.start : rows.stop + 1], self.indices, self.data
+    def _squared(self) -> Self:
+        return replace(self, data=self.data * self.data)
 
 
 @dataclass(frozen=True, eq=False)
-class CodesDesign:
-    """One-hot features without values: row i has ones in the columns ``columns[i]``, one per field."""
+class CodesDesign(_RowsOfEntries):
+    """One-hot features without values: row i has ones in the columns ``columns[i]``, one per field.
+
+    They are their own squares.
+    """
+
+    forward_loop = staticmethod(codes_forward)
+    backward_loop = staticmethod(codes_backward)
+    gram_loop = staticmethod(codes_gram)
 
     columns: Ints
     n_features: int
@@ -314,48 +357,19 @@ class CodesDesign:
     n_codes: int
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and one-hot features."""
-        return self.columns.shape[0], self.n_features
-
-    @property
     def n_entries(self) -> int:
         """One for each row and field."""
         return int(self.columns.size)
 
-    def forward(self, coefficients: Floats) -> Floats:
-        """As in `Design`."""
-        out = np.empty(self.shape[0])
-        for rows in _stretches(out.size, float(self.columns.size)):
-            codes_forward(self.columns[rows], coefficients, self.codes[rows], out[rows])
-        return out
+    @property
+    def n_pairs(self) -> float:
+        """Pairs of fields in the same row."""
+        return float(self.columns.size) * self.columns.shape[1]
 
-    def backward(self, values: Floats, slots: Ints | None = None, n_slots: int = 0) -> Floats:
-        """As in `Design`."""
-        slots, n_slots = (self.codes, self.n_codes) if slots is None else (slots, n_slots)
-        out = np.zeros((n_slots, self.n_features, values.shape[1]))
-        for rows in _stretches(self.shape[0], float(self.columns.size) * values.shape[1]):
-            codes_backward(self.columns[rows], values[rows], slots[rows], out)
-        return out
-
-    def gram(self, weights: Floats) -> Floats:
-        """As in `Design`."""
-        out = np.zeros((self.n_codes, self.n_features, self.n_features))
-        for rows in _stretches(self.shape[0], float(self.columns.size) * self.columns.shape[1]):
-            codes_gram(self.columns[rows], weights[rows], self.codes[rows], out)
-        symmetric(out)
-        return out
-
-    def squares(self, weights: Floats, centres: Floats | None = None) -> Floats:
-        """As in `Design`; the features are their own squares."""
-        sums = self.backward(weights[:, None]).sum(axis=0)[:, 0]
-        return np.asarray(sums) if centres is None else _centred_squares(sums, sums, weights, centres)
+    def entries(self, rows: slice) -> tuple[Ints]:
+        """Return the columns of some rows."""
+        return (self.columns[rows],)
 
     def take(self, rows: slice | Ints) -> Self:
         """As in `Design`."""
         return replace(self, columns=self.columns[rows], codes=self.codes[rows])
-
-
-def _centred_squares(squares: Floats, sums: Floats, weights: Floats, centres: Floats) -> Floats:
-    """Turn ``Σ ω x²`` into ``Σ ω (x − c)² = Σ ω x² − 2 c Σ ω x + (Σ ω) c²``."""
-    return np.asarray(squares - 2 * centres * sums + weights.sum() * centres**2)

@@ -17,14 +17,12 @@ from scipy import linalg
 from partialfair.optimization.models.blocks import ArrowMatrix, BlockMatrix, Factored
 from partialfair.utils.typing import Floats, Ints
 
-__all__ = ["AbsoluteHessian", "Diagonal", "LimitedMemory", "PositiveBase"]
-
 _PAIRS = 40
 """Steps that are remembered."""
 _DAMPED = 0.2
 """Share of the curvature of B along a step that a change of the gradient must show at least."""
 _SMALLEST, _LARGEST = 1e-3, 1e3
-"""Between these the diagonal is chosen, beside the penalty's."""
+"""Between these the diagonal is chosen, in addition to the penalty's."""
 _FLAT = 1e-8
 """Curvature that counts as none, in units of the block's largest: so much is put in its place."""
 
@@ -61,14 +59,15 @@ class Diagonal:
     size: float
 
     def __matmul__(self, right: Floats) -> Floats:
-        return _across(self.penalties + self.size, right) * right
+        return _align(self.penalties + self.size, right) * right
 
     def solve(self, right: Floats, shift: float) -> Floats:
         """As in `PositiveBase`."""
-        return right / _across(self.penalties + self.size + shift, right)
+        return right / _align(self.penalties + self.size + shift, right)
 
     def adapted(self, step: Floats, change: Floats) -> Diagonal:
         """Return one of another size."""
+        # What the penalty does not explain of the change is the rest of the diagonal, times the step.
         # Between ⟨s, y⟩ / ⟨s, s⟩, which is small where curvatures differ, and ⟨y, y⟩ / ⟨s, y⟩.
         rest = change - self.penalties * step
         size = float(np.clip(np.linalg.norm(rest) / np.linalg.norm(step), _SMALLEST, _LARGEST))
@@ -103,6 +102,7 @@ class AbsoluteHessian:
         n, n_theta = hessian.cross.shape
         positions = (*hessian.inner.positions, np.arange(n, n + n_theta))
         pairs = [np.linalg.eigh(block) for block in (*hessian.inner.blocks, hessian.corner)]
+        # Steps along eigenvectors of negative curvature are as long as its size says, and lead down.
         sizes = [np.abs(values) for values, _ in pairs]
         return cls(
             positions,
@@ -134,7 +134,7 @@ class AbsoluteHessian:
         out = np.empty_like(right)
         for coordinates, by, vectors in zip(self.positions, factors, self.vectors, strict=True):
             along = vectors.T @ right[coordinates]
-            out[coordinates] = vectors @ (_across(by, along) * along)
+            out[coordinates] = vectors @ (_align(by, along) * along)
         return out
 
 
@@ -164,7 +164,7 @@ class _FactoredBase:
         return _FactoredBase(self.matrix.restricted(coordinates))
 
 
-def _across(values: Floats, right: Floats) -> Floats:
+def _align(values: Floats, right: Floats) -> Floats:
     """Return values (n,) in a shape that multiplies the rows of one right-hand side or several."""
     return values.reshape(-1, *(1,) * (right.ndim - 1))
 
@@ -204,10 +204,12 @@ class LimitedMemory:
             return self
         base = self.base
         if curvature < _DAMPED * expected:
+            # Powell's damping: the change is mixed with what B expected, so that B stays positive definite.
             share = (1 - _DAMPED) * expected / (expected - curvature)
             change = share * change + (1 - share) * along
         else:
             base = base.adapted(step, change)
+        # The oldest pair makes room for the new one.
         steps = np.column_stack([self.steps[:, 1 - _PAIRS :], step])
         changes = np.column_stack([self.changes[:, 1 - _PAIRS :], change])
         return LimitedMemory(base, steps, changes)
@@ -224,6 +226,7 @@ class LimitedMemory:
 
     @cached_property
     def _middle(self) -> Floats:
+        # M = [[SᵀAS, L], [Lᵀ, −D]], with SᵀY = L + D + what is above the diagonal (Theorem 2.3).
         products = self.steps.T @ self.changes
         below = np.tril(products, -1)
         scaled = self.steps.T @ (self.base @ self.steps)
@@ -241,6 +244,7 @@ class _LimitedFactors:
 
     def solve(self, right: Floats) -> Floats:
         """As in `Factored`."""
+        # (A + τ)⁻¹ b + (A + τ)⁻¹ W [M − Wᵀ (A + τ)⁻¹ W]⁻¹ Wᵀ (A + τ)⁻¹ b
         solved = self.base.solve(right, self.shift)
         if not self.middle.size:
             return solved

@@ -20,10 +20,8 @@ from partialfair.optimization.models._kernels import (
 )
 from partialfair.optimization.models.blocks import BlockMatrix
 from partialfair.optimization.models.designs import DenseDesign, Design, as_design
-from partialfair.optimization.models.parameters import Parameters
+from partialfair.optimization.models.score_model import Parameters
 from partialfair.utils.typing import ArrayLike, Floats, Ints
-
-__all__ = ["FARTHEST_CORRECTED", "GroupTerms", "LinearModel", "linear_model"]
 
 GroupTerms: TypeAlias = Literal["intercept", "interactions"] | None
 
@@ -110,15 +108,15 @@ class LinearModel:
         """Return coefficients (n_vectors, d) and intercepts (n_intercepts,), of the features as they are."""
         scaled = w[: self.parameters.n_penalised].reshape(self.n_vectors, -1)
         coefficients, intercepts = scaled / self.scales, w[self.parameters.n_penalised :]
-        if self._is_centred:
+        if self._all_centres is not None:  # w holds the scores at the centres
             intercepts = intercepts - coefficients @ self._all_centres
         return coefficients, intercepts
 
     def pack(self, coefficients: Floats, intercepts: Floats) -> Floats:
         """Return the parameters w of given coefficients and intercepts: the inverse of `unpack`."""
-        counted = np.isfinite(self.scales)
+        counted = np.isfinite(self.scales)  # a feature of infinite unit counts nothing
         coefficients = np.where(counted, coefficients, 0.0)
-        if self._is_centred:
+        if self._all_centres is not None:
             intercepts = intercepts + coefficients @ self._all_centres
         return np.concatenate([(coefficients * np.where(counted, self.scales, 1.0)).ravel(), intercepts])
 
@@ -130,19 +128,20 @@ class LinearModel:
         return scores
 
     def deployed_scores(self, w: Floats, scores: Floats) -> Floats:
-        """Return the scores that whoever has the coefficients and intercepts computes, to the last digit.
+        """Return the scores that users of the coefficients and intercepts compute, to the last digit.
 
         Those of `scores` are the same, unless the design takes the centres off.
         """
         if not (isinstance(self.design, DenseDesign) and self._rows_are_centred):
             return scores
+        # Centred and plain rows give the same scores but for rounding, and ties depend on it.
         plain = replace(self, design=replace(self.design, origin=None), scales=1.0, centres=0.0)
         return plain.scores(plain.pack(*self.unpack(w)))
 
     def along(self, direction: Floats) -> Floats:
         """Return ``J direction``: by how much a step changes the scores."""
         coefficients, constants = self.unpack(direction)
-        if self._rows_are_centred:
+        if self._rows_are_centred:  # the design takes the centres off: no correction for them
             constants = direction[self.parameters.n_penalised :]
         products = self.design.forward(coefficients)
         if constants.size == 1:  # without a compiled loop, for which scoring a few rows would wait
@@ -162,21 +161,24 @@ class LinearModel:
         out = np.empty((columns.n_blocks, columns.n_columns, self.parameters.n + 1))
         coefficients = out[:, :, :n_penalised].reshape(*out.shape[:2], self.n_vectors, d)  # a view
         totals = np.empty((*out.shape[:2], n_codes))
+        # 1. Sums of values times features by slot, then the columns' table on them.
         if columns.cells is None and columns.table is None:
             coefficients[0] = part.design.backward(values).transpose(2, 0, 1)
-            totals[0] = _sums(values, part.codes, n_codes).T
+            totals[0] = _sum_by_slot(values, part.codes, n_codes).T
         else:
-            by_code = _slots(columns, part.codes, n_codes)
-            by_vector = by_code if self.n_vectors == n_codes else _slots(columns, part.codes, 1)
+            by_code = _find_slots(columns, part.codes, n_codes)
+            by_vector = by_code if self.n_vectors == n_codes else _find_slots(columns, part.codes, 1)
             features = part.design.backward(values, by_vector.of_rows, by_vector.cells.size)
-            sums = _sums(values, by_code.of_rows, by_code.cells.size)[:, None]
+            sums = _sum_by_slot(values, by_code.of_rows, by_code.cells.size)[:, None]
             for k in range(self.n_vectors):
                 coefficients[:, :, k] = by_vector.combined(columns, features, k)
             for k in range(n_codes):
                 totals[:, :, k] = by_code.combined(columns, sums, k)[:, :, 0]
+        # 2. Sums of the columns: derivatives in the intercepts, by group, and in all.
         out[:, :, -1] = totals.sum(axis=2)
         if self.n_intercepts:
             out[:, :, n_penalised:-1] = totals
+        # 3. From x to z = (x − centres) / scales: Σ v z = (Σ v x − centres Σ v) / scales.
         if self._centres is not None:
             totals_of_vectors = totals if self.n_vectors == n_codes else out[:, :, -1:]
             coefficients -= totals_of_vectors[:, :, :, None] * self._centres
@@ -191,13 +193,15 @@ class LinearModel:
         if not n_intercepts:
             change_units(blocks, per_unit)
             return BlockMatrix(tuple(coefficients), tuple(blocks))
+        # With intercepts blocks are bordered by Σ ω z, and Σ ω by group is their corner.
         column = weights[:, None]
-        sums = _sums(column, self.codes, n_intercepts)
+        sums = _sum_by_slot(column, self.codes, n_intercepts)
         slots = None if n_intercepts == n else self.codes
         cross = self.design.backward(column, slots, n_intercepts)[:, :, 0]
         if self._centres is None:
             change_units(blocks, per_unit)
         else:
+            # One vector may have the intercepts of all groups: its sums are theirs together.
             by_vector = (n, n_intercepts // n, -1)
             totals, sums_of_rows = (one.reshape(by_vector).sum(axis=1) for one in (sums, cross))
             centre_and_change_units(blocks, totals[:, 0], sums_of_rows, self._centres, per_unit)
@@ -229,23 +233,20 @@ class LinearModel:
     def _has_offset(self) -> bool:
         return bool(np.any(self.offset))
 
-    @cached_property
-    def _is_centred(self) -> bool:
-        return bool(np.any(self.centres))
-
     @property
     def _rows_are_centred(self) -> bool:
         """Whether the design takes the centres off."""
         return isinstance(self.design, DenseDesign) and self.design.origin is not None
 
     @cached_property
-    def _all_centres(self) -> Floats:
-        return np.full(self.design.shape[1], self.centres)
+    def _all_centres(self) -> Floats | None:
+        """The centres, None if all are 0."""
+        return np.full(self.design.shape[1], self.centres) if np.any(self.centres) else None
 
     @cached_property
     def _centres(self) -> Floats | None:
         """The centres by which sums are to be corrected, None if there is nothing to correct."""
-        return self._all_centres if self._is_centred and not self._rows_are_centred else None
+        return None if self._rows_are_centred else self._all_centres
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,7 +273,7 @@ class _Slots:
         return columns.combined(sums[chosen], self.cells[chosen])
 
 
-def _slots(columns: RowColumns, codes: Ints, n_codes: int) -> _Slots:
+def _find_slots(columns: RowColumns, codes: Ints, n_codes: int) -> _Slots:
     """Return slots for the pairs of a code and a cell that occur; with a single code, for all cells."""
     cells = np.zeros_like(codes) if columns.cells is None else columns.cells
     if n_codes == 1:
@@ -282,7 +283,7 @@ def _slots(columns: RowColumns, codes: Ints, n_codes: int) -> _Slots:
     return _Slots(slots, pairs % columns.n_cells, first)
 
 
-def _sums(values: Floats, slots: Ints, n_slots: int) -> Floats:
+def _sum_by_slot(values: Floats, slots: Ints, n_slots: int) -> Floats:
     """Return ``Σ values[i]`` over the rows of each slot: (n_slots, q)."""
     out = np.zeros((n_slots, values.shape[1]))
     add_by_slot(values, slots, out)
@@ -323,15 +324,16 @@ def linear_model(
     if group_terms == "intercept" and not fit_intercept:
         raise InputError("group_terms='intercept' needs fit_intercept=True")
     n_rows = X.n_rows if isinstance(X, CategoricalCodes) else X.shape[0]
-    nobody = np.zeros(n_rows, dtype=np.int8)
+    one_group = np.zeros(n_rows, dtype=np.int8)
     if group_terms is None:
-        codes, n_groups = nobody, 1
+        codes, n_groups = one_group, 1
     elif codes is None:
         raise InputError(f"group_terms={group_terms!r} needs the group of every row")
     if not fit_intercept and np.any(centres):
         raise InputError("centres need fit_intercept=True: without intercepts nothing absorbs them")
     n_vectors = n_groups if group_terms == "interactions" else 1
-    design = as_design(X, codes if group_terms == "interactions" else nobody, n_vectors)
+    design = as_design(X, codes if group_terms == "interactions" else one_group, n_vectors)
+    # Far from the origin the corrections of sums would cost too many digits: centre the rows themselves.
     if isinstance(design, DenseDesign) and np.any(np.abs(centres) > FARTHEST_CORRECTED * scales):
         design = replace(design, origin=np.full(design.shape[1], centres))
     return LinearModel(design, codes, n_vectors, n_groups if fit_intercept else 0, scales, centres, offset)

@@ -1,14 +1,14 @@
 """Losses of scores as formulas, losses tied to rows, and the settings that estimators accept for them."""
 
-from partialfair.optimization.objectives._objective import Objective, tied
-from partialfair.optimization.objectives._protocol import (
+from partialfair.optimization.objectives.loss import (
     Coupling,
-    Curvature,
     Difference,
     Loss,
     Mirrored,
-    mirrored,
-    parts,
+    Objective,
+    mirror_loss,
+    split_loss,
+    tie_loss,
 )
 from partialfair.optimization.objectives.pairwise import AUCLoss
 from partialfair.optimization.objectives.pointwise import HingeLoss, LogisticLoss, SquaredLoss
@@ -28,7 +28,6 @@ __all__ = [
     "LOSSES",
     "AUCLoss",
     "Coupling",
-    "Curvature",
     "Difference",
     "Hinge",
     "HingeLoss",
@@ -41,8 +40,8 @@ __all__ = [
     "PartialAUC",
     "Squared",
     "SquaredLoss",
-    "mirrored",
-    "parts",
+    "mirror_loss",
     "read_loss",
-    "tied",
+    "split_loss",
+    "tie_loss",
 ]

@@ -1,49 +1,54 @@
-"""Losses of pairs of a positive and a negative: AUC, and partial AUC over the top negatives."""
+"""Losses of pairs of a positive and a negative: AUC, and partial AUC over the top negatives.
+
+Sums of ``φ(end − start)`` over all pairs are computed without visiting the pairs where possible. φ is convex,
+so its sums are; for partial AUC it must be non-decreasing too.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
+from scipy.special import expit
 
 from partialfair.exceptions import InputError
-from partialfair.optimization.objectives._pairs import (
-    HingePairs,
-    LogisticPairs,
-    PairFunction,
-    SquaredHingePairs,
-    SquaredPairs,
-)
-from partialfair.optimization.objectives._protocol import Coupling, Curvature
-from partialfair.optimization.objectives._top import top_shares
+from partialfair.optimization.objectives.loss import Coupling, Curvature
 from partialfair.utils.checks import check_choice
+from partialfair.utils.clock import check_clock
+from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats, Ints
-
-__all__ = ["KINDS", "AUCLoss"]
 
 KINDS = ("squared", "squared_hinge", "hinge", "logistic")
 """Functions of a pair."""
 
 _N_CELLS = 64
 """Into so many cells positives, and negatives, are sorted by score when pairs are averaged over. Products of
-the average are within a tenth of the exact ones (tests); a core of 128² numbers is small beside the rows."""
+the average are within a tenth of the exact ones (tests); a core of 128² numbers is small compared with the
+rows."""
 
-_LEAST_REACH = 1e-6
+_MIN_REACH = 1e-6
 """Difference quotients reach at least so far, relative to 1 + |gap|, even between cells of one score each:
 far above rounding errors, far below the margin of 1."""
+_MOST_PAIRS = 1e7
+"""Pairs between two looks at the clock: some tenths of a second, for each takes an exponential."""
+
+_FLAT_SIDE = 1e-12
+"""Pairs that are short of the margin by no more are on the flat side of a sharp corner. Scores of order 1 are
+known to 1e-16: so pairs on the corner are there whichever of the two is the end."""
 
 
 @dataclass(frozen=True)
 class AUCLoss:
-    """``factor · Σ_i Σ_j p_i r_j φ(t_j − s_i) + ½ anchor · m²`` of positives i, top negatives j (aucloss).
+    """``factor · Σ_i Σ_j p_i r_j φ(t_j − s_i) + ½ anchor · m²`` of positives i, top negatives j.
 
-    s are the scores of positives and p their shares, which sum to 1, t and q those of negatives. r are the
-    shares of the top negatives by score, which sum to ``top``: all of q if that is 1. Since φ is
-    non-decreasing, r maximises the sum among ``0 ≤ r ≤ q, Σ r = top``: the loss is a maximum of convex
-    functions, and convex. m is the mean of the two classes' mean scores. Targets are labels ±1. Pairs and top
-    shares are those of all rows: this loss is not additive.
+    See section D.1. s are the scores of positives and p their shares, which sum to 1, t and q those of
+    negatives. r are the shares of the top negatives by score, which sum to ``top``: all of q if that is 1.
+    Since φ is non-decreasing, r maximises the sum among ``0 ≤ r ≤ q, Σ r = top``: the loss is a maximum of
+    convex functions, and convex. m is the mean of the two classes' mean scores. Targets are labels ±1. Pairs
+    and top shares are those of all rows: this loss is not additive.
 
     Parameters
     ----------
@@ -93,6 +98,7 @@ class AUCLoss:
         if not np.isfinite(scores).all():
             return float("nan"), slopes
         pairs = self._pairs(scores, targets, shares)
+        # Slopes at positives are sums over the top negatives: the same sums with both signs turned.
         slopes[pairs.positives] = -pairs.p * self._phi.sums(-pairs.s, -pairs.t, pairs.r)[1]
         slopes[pairs.negatives] = pairs.r * pairs.slopes
         halves = shares / 2  # weights of the mean of the two classes' means
@@ -102,12 +108,28 @@ class AUCLoss:
         return value, self.factor * slopes + self.anchor * middle * halves
 
     def curvature(self, scores: Floats, targets: Floats, shares: Floats) -> Curvature:
-        """Return the second derivative, with pairs of similar scores averaged over."""
+        """Return the second derivative, with pairs of similar scores averaged over.
+
+        ``Σ p_i r_j φ''(t_j − s_i) (e_j − e_i)(e_j − e_i)ᵀ``, with φ'' averaged over pairs of cells. Averages
+        of φ'' are difference quotients of φ', and positive: whatever the cells, this is positive
+        semidefinite.
+        """
         pairs = self._pairs(scores, targets, shares)
-        averaged = self._averaged(pairs)
+        n_cells = 1 if self.kind == "squared" else _N_CELLS  # φ'' = 1 is its own average
+        of_s, middles_s, halves_s = _divide_into_cells(pairs.s, n_cells)
+        of_t, middles_t, halves_t = _divide_into_cells(pairs.t, n_cells)
+        gaps = middles_t[:, None] - middles_s[None]
+        reach = (halves_t[:, None] + halves_s[None]) / 2 + _MIN_REACH * (1 + np.abs(gaps))
+        bend = (self._phi.slope(gaps + reach) - self._phi.slope(gaps - reach)) / (2 * reach)
+        p = np.bincount(of_s, pairs.p, minlength=middles_s.size)
+        r = np.bincount(of_t, pairs.r, minlength=middles_t.size)
+        core = np.zeros((p.size + r.size,) * 2)
+        core[p.size :, : p.size] = -bend
+        core[: p.size, p.size :] = -bend.T
         diagonal = np.zeros(scores.size)
-        diagonal[pairs.positives], diagonal[pairs.negatives] = averaged.diagonals
-        couplings = [pairs.coupling(averaged.cells, (pairs.p, pairs.r), self.factor * averaged.core)]
+        diagonal[pairs.positives] = pairs.p * (bend.T @ r)[of_s]
+        diagonal[pairs.negatives] = pairs.r * (bend @ p)[of_t]
+        couplings = [pairs.coupling((of_s, of_t + p.size), (pairs.p, pairs.r), self.factor * core)]
         # Where the border passes, negatives trade places: the variance of what they would bring in.
         passing = (pairs.r > 0) & (pairs.r < pairs.q)
         if self.rounding > 0 and passing.any():
@@ -117,8 +139,8 @@ class AUCLoss:
             cells = (np.full(pairs.p.size, -1), np.where(passing, 0, -1))
             couplings.append(pairs.coupling(cells, (pairs.p, q * pairs.slopes), self.factor * core))
         if self.anchor:
-            everybody = np.zeros(scores.size, dtype=np.int64)
-            couplings.append(Coupling(everybody, shares / 2, np.array([[self.anchor]])))
+            one_cell = np.zeros(scores.size, dtype=np.int64)
+            couplings.append(Coupling(one_cell, shares / 2, np.array([[self.anchor]])))
         return Curvature(self.factor * diagonal, tuple(couplings))
 
     def best_constant(self, mean_target: float) -> float:
@@ -136,36 +158,13 @@ class AUCLoss:
         return functions[self.kind]
 
     def _pairs(self, scores: Floats, targets: Floats, shares: Floats) -> _ClassPairs:
-        counted = shares > 0
+        counted = shares > 0  # rows without weight are in no pair
         positives = np.flatnonzero(counted & (targets > 0))
         negatives = np.flatnonzero(counted & (targets < 0))
         p, q, s, t = shares[positives], shares[negatives], scores[positives], scores[negatives]
         losses, slopes = self._phi.sums(t, s, p)
         r = q if self.top == 1 else top_shares(losses, q, self.top, self.rounding)
         return _ClassPairs(scores.size, positives, negatives, p, q, s, t, losses, slopes, r)
-
-    def _averaged(self, pairs: _ClassPairs) -> _AveragedPairs:
-        """Return ``Σ p_i r_j φ''(t_j − s_i) (e_j − e_i)(e_j − e_i)ᵀ`` with φ'' averaged over pairs of cells.
-
-        Averages of φ'' are difference quotients of φ', and positive: whatever the cells, this is positive
-        semidefinite.
-        """
-        n_cells = 1 if self.kind == "squared" else _N_CELLS  # φ'' = 1 is its own average
-        of_positives, of_negatives = _in_cells(pairs.s, n_cells), _in_cells(pairs.t, n_cells)
-        gaps = of_negatives.middles[:, None] - of_positives.middles[None]
-        reach = (of_negatives.half_widths[:, None] + of_positives.half_widths[None]) / 2
-        reach += _LEAST_REACH * (1 + np.abs(gaps))
-        bend = (self._phi.slope(gaps + reach) - self._phi.slope(gaps - reach)) / (2 * reach)
-        p = np.bincount(of_positives.cells, pairs.p, minlength=of_positives.middles.size)
-        r = np.bincount(of_negatives.cells, pairs.r, minlength=of_negatives.middles.size)
-        core = np.zeros((p.size + r.size,) * 2)
-        core[p.size :, : p.size] = -bend
-        core[: p.size, p.size :] = -bend.T
-        return _AveragedPairs(
-            (pairs.p * (bend.T @ r)[of_positives.cells], pairs.r * (bend @ p)[of_negatives.cells]),
-            (of_positives.cells, of_negatives.cells + p.size),
-            core,
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,30 +206,189 @@ class _ClassPairs:
         return Coupling(cell_of_row, weight_of_row, core)
 
 
-@dataclass(frozen=True, eq=False)
-class _AveragedPairs:
-    """Second derivative of a sum over pairs: diagonals and cells of positives and of negatives, and core."""
-
-    diagonals: tuple[Floats, Floats]
-    cells: tuple[Ints, Ints]
-    core: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class _ScoreCells:
-    """Cell of each score, and middles and half widths of the cells, which hold about as many scores each."""
-
-    cells: Ints
-    middles: Floats
-    half_widths: Floats
-
-
-def _in_cells(scores: Floats, n_cells: int) -> _ScoreCells:
+def _divide_into_cells(scores: Floats, n_cells: int) -> tuple[Ints, Floats, Floats]:
+    """Return the cell of each score, and middles and half widths of cells that hold about as many each."""
     borders = np.unique(np.quantile(scores, np.arange(1, n_cells) / n_cells)) if n_cells > 1 else np.empty(0)
     cells = np.searchsorted(borders, scores, side="right")
     lows, highs = np.full(borders.size + 1, np.inf), np.full(borders.size + 1, -np.inf)
     np.minimum.at(lows, cells, scores)
     np.maximum.at(highs, cells, scores)
-    kept, cells = np.unique(cells, return_inverse=True)  # cells that somebody is in
-    lows, highs = lows[kept], highs[kept]
-    return _ScoreCells(cells, (lows + highs) / 2, (highs - lows) / 2)
+    used, cells = np.unique(cells, return_inverse=True)
+    return cells, (lows[used] + highs[used]) / 2, (highs[used] - lows[used]) / 2
+
+
+class PairFunction(ABC):
+    """A function φ of the difference of two scores, of which 0 is wrong by a margin of 1."""
+
+    @abstractmethod
+    def sums(self, ends: Floats, starts: Floats, weights: Floats) -> tuple[Floats, Floats]:
+        """Return ``Σ_s weights_s φ(e − s)`` and ``Σ_s weights_s φ'(e − s)`` for every end e."""
+
+    @abstractmethod
+    def slope(self, x: Floats) -> Floats:
+        """Return ``φ'(x)``."""
+
+
+@dataclass(frozen=True)
+class SquaredPairs(PairFunction):
+    """``φ(x) = ½ (1 + x)²``: sums are moments."""
+
+    def sums(self, ends: Floats, starts: Floats, weights: Floats) -> tuple[Floats, Floats]:
+        """As in `PairFunction`; O(n)."""
+        # ½ Σ w (1 + e − s)² by the moments of s, around its mean so that distant scores cost no digits.
+        total = float(weights.sum())
+        mean = float(weights @ starts) / total if total > 0 else 0.0
+        spread = float(weights @ (starts - mean) ** 2)
+        margins = 1 + ends - mean
+        return 0.5 * (total * margins**2 + spread), total * margins
+
+    def slope(self, x: Floats) -> Floats:
+        """``1 + x``."""
+        return 1 + x
+
+
+@dataclass(frozen=True)
+class SquaredHingePairs(PairFunction):
+    """``φ(x) = ½ (1 + x)_+²``."""
+
+    def sums(self, ends: Floats, starts: Floats, weights: Floats) -> tuple[Floats, Floats]:
+        """As in `PairFunction`; O(n log n)."""
+        _, first, second = _tail_moments(ends + 1, starts, weights)
+        return 0.5 * second, first
+
+    def slope(self, x: Floats) -> Floats:
+        """``(1 + x)_+``."""
+        return np.maximum(1 + x, 0.0)
+
+
+@dataclass(frozen=True)
+class HingePairs(PairFunction):
+    """``φ(x) = (1 + x)_+`` with its corner rounded by a parabola over ``rounding``; 0 leaves it sharp."""
+
+    rounding: float
+
+    def sums(self, ends: Floats, starts: Floats, weights: Floats) -> tuple[Floats, Floats]:
+        """As in `PairFunction`; O(n log n)."""
+        width = self.rounding
+        if width == 0:
+            count, first, _ = _tail_moments(ends + (1 - _FLAT_SIDE), starts, weights)
+            return first, count
+        # A parabola that begins half a width early, less one that begins half a width late, is the hinge.
+        _, first, second = _tail_moments(ends + 1 + width / 2, starts, weights)
+        _, late_first, late_second = _tail_moments(ends + 1 - width / 2, starts, weights)
+        return (second - late_second) / (2 * width), (first - late_first) / width
+
+    def slope(self, x: Floats) -> Floats:
+        """From 0 to 1 around x = −1."""
+        if self.rounding == 0:
+            return np.where(x > -1, 1.0, 0.0)
+        return np.clip((1 + x) / self.rounding + 0.5, 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class LogisticPairs(PairFunction):
+    """``φ(x) = ln(1 + exp x)``: no sums but over all pairs, O(n²) time and O(n) memory."""
+
+    def sums(self, ends: Floats, starts: Floats, weights: Floats) -> tuple[Floats, Floats]:
+        """As in `PairFunction`; O(n²)."""
+        n_turns = max(1, int(ends.size * starts.size / _MOST_PAIRS))
+        sums = []
+        for few_ends in np.array_split(ends, n_turns):
+            check_clock()
+            sums.append(_logistic_sums(few_ends, starts, weights))
+        return np.concatenate([values for values, _ in sums]), np.concatenate([slopes for _, slopes in sums])
+
+    def slope(self, x: Floats) -> Floats:
+        """``1 / (1 + exp(−x))``."""
+        return np.asarray(expit(x))
+
+
+def _tail_moments(ends: Floats, starts: Floats, weights: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return ``Σ_{s < e} weights_s (e − s)^k`` for k = 0, 1, 2 and every end e."""
+    by_end, by_start = np.argsort(ends), np.argsort(starts)
+    out = np.empty((3, ends.size))
+    out[:, by_end] = _sorted_tail_moments(ends[by_end], starts[by_start], weights[by_start])
+    return out[0], out[1], out[2]
+
+
+@njit(cache=True, nogil=True)
+def _sorted_tail_moments(ends: Floats, starts: Floats, weights: Floats) -> Floats:
+    """As `_tail_moments` of sorted arrays. All terms are positive, so that nothing cancels.
+
+    A sweep has the three moments at each end: moving on by a step changes ``Σ w x²`` by
+    ``step (2 Σ w x + step Σ w)``, and starts that are passed join with what is beyond them.
+    """
+    out = np.empty((3, ends.size))
+    count, first, second, passed, at = 0.0, 0.0, 0.0, 0, 0.0
+    for e in range(ends.size):
+        step = ends[e] - at if passed else 0.0
+        second += step * (2 * first + step * count)
+        first += step * count
+        at = ends[e]
+        while passed < starts.size and starts[passed] < at:
+            beyond = at - starts[passed]
+            count += weights[passed]
+            first += weights[passed] * beyond
+            second += weights[passed] * beyond * beyond
+            passed += 1
+        out[0, e], out[1, e], out[2, e] = count, first, second
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _logistic_sums(ends: Floats, starts: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    values, slopes = np.zeros(ends.size), np.zeros(ends.size)
+    for e in range(ends.size):
+        for s in range(starts.size):
+            x = ends[e] - starts[s]
+            small = np.exp(-abs(x))  # never overflows
+            values[e] += weights[s] * (np.log1p(small) + max(x, 0.0))
+            slopes[e] += weights[s] * (1.0 if x > 0 else small) / (1.0 + small)
+    return values, slopes
+
+
+def top_shares(values: Floats, weights: Floats, top: float, rounding: float) -> Floats:
+    """Return the r that maximises ``Σ r v + rounding/2 Σ r (1 − r/q)`` over ``0 ≤ r ≤ q, Σ r = top``.
+
+    That is ``r_j = q_j clip((v_j − λ)/rounding + ½, 0, 1)``. Without rounding values above a border λ have
+    all of their weight in it, those below none, and those at the border share what is left by weight. The
+    maximum exceeds the sharp one by at most ``rounding/2 · top (1 − top)``.
+
+    Parameters
+    ----------
+    values : (n,)
+        v.
+    weights : (n,)
+        q > 0, which sum to 1.
+    top
+        In [0, 1].
+    rounding
+        At least 0, in units of the values.
+    """
+    if rounding == 0:
+        # The value at which a share ``top`` has been passed from above; those who tie there share what is
+        # left.
+        order = np.argsort(-values)
+        passed = np.cumsum(weights[order])
+        border = float(values[order[min(int(np.searchsorted(passed, top)), order.size - 1)]])
+        above, at = values > border, values == border
+        left = np.clip((top - weights[above].sum()) / weights[at].sum(), 0.0, 1.0)
+        return np.where(above, weights, np.where(at, left * weights, 0.0))
+    border = _rounded_border(values, weights, top, rounding)
+    return np.asarray(weights * np.clip((values - border) / rounding + 0.5, 0.0, 1.0))
+
+
+def _rounded_border(values: Floats, weights: Floats, top: float, rounding: float) -> float:
+    """Return the λ at which the shares sum to ``top``: they fall along straight lines as λ rises."""
+    # Each share is whole below its first bend, gone beyond its second, and falls evenly in between.
+    bends = np.concatenate([values - rounding / 2, values + rounding / 2])
+    order = np.argsort(bends)
+    steps = np.diff(bends[order])
+    falling = np.cumsum(np.concatenate([weights, -weights])[order])[:-1] / rounding
+    sums = np.concatenate([[1.0], 1.0 - np.cumsum(falling * steps)])
+    place = min(int(np.searchsorted(-sums, -top)), sums.size - 1)  # the first sum that is not above top
+    if place == 0:
+        return float(bends[order[0]])
+    low, drop = sums[place - 1] - top, sums[place - 1] - sums[place]
+    share = low / drop if drop > 0 else 0.0
+    return float(bends[order[place - 1]] + share * steps[place - 1])

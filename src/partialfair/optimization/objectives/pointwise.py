@@ -1,4 +1,4 @@
-"""Mean losses of single scores (Ex. objerm): value and slopes in one pass, additive over rows."""
+"""Mean losses of single scores (Example D.1): value and slopes in one pass, additive over rows."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import logit
 
-from partialfair.optimization.objectives._protocol import Curvature
+from partialfair.optimization.objectives.loss import Curvature
 from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats
 
-__all__ = ["HingeLoss", "LogisticLoss", "SquaredLoss"]
-
 _LEAST_PROBABILITY = 1e-9
-"""Of either class, when a constant score is chosen: keeps it within ±21 where all labels are the same."""
+"""Of either class, when a constant score is chosen: it stays within ±21 where all labels are the same."""
 
 
 @njit(cache=True, nogil=True)
@@ -42,7 +40,7 @@ def _equal_logistic(scores: Floats, signs: Floats, share: float, slopes: Floats)
         if i % 32 == 31:
             total += np.log(product)
             product = 1.0
-        total += max(-margin, 0.0)
+        total += max(-margin, 0.0)  # ln(1 + e⁻ᵐ) = ln(1 + e^−|m|) + max(−m, 0)
         slopes[i] = -share * signs[i] * (1.0 if margin < 0 else small) / (1.0 + small)
     return share * (total + np.log(product))
 
@@ -69,7 +67,7 @@ class _MeanLoss:
 
 @dataclass(frozen=True)
 class LogisticLoss(_MeanLoss):
-    """Weighted mean logistic loss ``Σ ω_i ln(1 + exp(−ζ_i s_i))`` of labels ζ = ±1 (Ex. objerm)."""
+    """Weighted mean logistic loss ``Σ ω_i ln(1 + exp(−ζ_i s_i))`` of labels ζ = ±1 (Example D.1)."""
 
     def value_and_slopes(self, scores: Floats, targets: Floats, shares: Floats) -> tuple[float, Floats]:
         """Return the loss and its gradient in the scores."""
@@ -80,7 +78,7 @@ class LogisticLoss(_MeanLoss):
 
     def curvature(self, scores: Floats, targets: Floats, shares: Floats) -> Curvature:
         """Return ``ω_i σ(s_i)(1 − σ(s_i))``."""
-        small = np.exp(-np.abs(scores))
+        small = np.exp(-np.abs(scores))  # σ(1 − σ) = e^−|s| / (1 + e^−|s|)²
         return Curvature(shares * small / (1 + small) ** 2)
 
     def best_constant(self, mean_target: float) -> float:
@@ -91,7 +89,7 @@ class LogisticLoss(_MeanLoss):
 
 @dataclass(frozen=True)
 class SquaredLoss(_MeanLoss):
-    """Weighted mean squared loss ``½ Σ ω_i (s_i − y_i)²`` of numbers y; labels ±1 will do (Ex. objerm)."""
+    """Weighted mean squared loss ``½ Σ ω_i (s_i − y_i)²`` of numbers y, such as labels ±1 (Example D.1)."""
 
     def value_and_slopes(self, scores: Floats, targets: Floats, shares: Floats) -> tuple[float, Floats]:
         """Return the loss and its gradient in the scores."""
@@ -110,7 +108,7 @@ class SquaredLoss(_MeanLoss):
 
 @dataclass(frozen=True)
 class HingeLoss(_MeanLoss):
-    """Weighted mean hinge loss ``Σ ω_i (1 − ζ_i s_i)_+`` of labels ζ = ±1 (Ex. objerm).
+    """Weighted mean hinge loss ``Σ ω_i (1 − ζ_i s_i)_+`` of labels ζ = ±1 (Example D.1).
 
     Parameters
     ----------
@@ -126,6 +124,7 @@ class HingeLoss(_MeanLoss):
         """Return the loss and its gradient in the scores; at a sharp corner that of the flat side."""
         shortfalls = 1 - targets * scores
         if self.rounding > 0:
+            # A parabola over the width, and the straight part beyond it.
             inside = np.clip(shortfalls + self.rounding / 2, 0.0, self.rounding)
             steepness = inside / self.rounding
             losses = 0.5 * inside * steepness + np.maximum(shortfalls - self.rounding / 2, 0.0)

@@ -9,14 +9,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from partialfair.exceptions import InputError
-from partialfair.optimization.objectives._objective import Objective, tied
-from partialfair.optimization.objectives._protocol import Difference
+from partialfair.optimization.objectives.loss import Difference, Objective, tie_loss
 from partialfair.optimization.objectives.pairwise import KINDS, AUCLoss
 from partialfair.optimization.objectives.pointwise import HingeLoss, LogisticLoss, SquaredLoss
 from partialfair.utils.checks import check_choice, check_number, shown
 from partialfair.utils.typing import Floats
-
-__all__ = ["AUC", "LOSSES", "Hinge", "Logistic", "LossSettings", "PartialAUC", "Squared", "read_loss"]
 
 # Width of rounded corners. Of 36 constrained hinge problems of 100 to 1,500 rows all ended with a certificate
 # at .05, .1 and .2, after 31, 28 and 24 steps; at .02 one did not. The objective rises by some 1e-4 at .1.
@@ -53,7 +50,7 @@ class Logistic:
 
     def build(self, targets: Floats, weights: Floats, *, anchored: bool = True) -> Objective:
         """Return the loss of all rows."""
-        return tied(LogisticLoss(), _labels(targets), weights)
+        return tie_loss(LogisticLoss(), _labels(targets), weights)
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,7 @@ class Squared:
 
     def build(self, targets: Floats, weights: Floats, *, anchored: bool = True) -> Objective:
         """Return the loss of all rows."""
-        return tied(SquaredLoss(), targets, weights)
+        return tie_loss(SquaredLoss(), targets, weights)
 
 
 @dataclass(frozen=True)
@@ -82,12 +79,12 @@ class Hinge:
 
     def build(self, targets: Floats, weights: Floats, *, anchored: bool = True) -> Objective:
         """Return the loss of all rows."""
-        return tied(HingeLoss(self.rounding), _labels(targets), weights)
+        return tie_loss(HingeLoss(self.rounding), _labels(targets), weights)
 
 
 @dataclass(frozen=True)
 class AUC:
-    """Mean loss of the pairs of a positive and a negative (aucloss), see `AUCLoss`.
+    """Mean loss of the pairs of a positive and a negative (section D.1), see `AUCLoss`.
 
     The loss needs all rows in one place, because it compares every positive with the negatives.
 
@@ -95,7 +92,7 @@ class AUC:
     ----------
     kind
         ``"squared_hinge"``, which leaves pairs alone that are in order by more than the margin 1, as
-        ``"squared"`` does not, and whose minimiser ranks as AUC asks, as that of ``"hinge"`` need not; or
+        ``"squared"`` does not, and whose minimiser has the best AUC, as that of ``"hinge"`` need not; or
         ``"logistic"``, which visits all pairs.
     rounding
         Width over which the corner of the hinge is rounded.
@@ -111,12 +108,12 @@ class AUC:
     def build(self, targets: Floats, weights: Floats, *, anchored: bool = True) -> Objective:
         """Return the loss of all rows."""
         loss = AUCLoss(self.kind, rounding=self.rounding, anchor=float(anchored))
-        return tied(loss, _labels(targets), weights)
+        return tie_loss(loss, _labels(targets), weights)
 
 
 @dataclass(frozen=True)
 class PartialAUC:
-    """Mean loss of the pairs whose negative has a rank in an interval (paucloss).
+    """Mean loss of the pairs whose negative has a rank in an interval (section D.1).
 
     ``f_0 = (T_b − T_a) / (b − a)``, where T_b is the loss `AUCLoss` of the top share b of the negatives. Both
     are convex; with a > 0 the loss is their difference, and fits are stationary points. The loss needs all
@@ -161,11 +158,11 @@ class PartialAUC:
     def build(self, targets: Floats, weights: Floats, *, anchored: bool = True) -> Objective:
         """Return the loss of all rows."""
         low, high = self.fpr
-        factor = 1 / (high - low)
+        factor = 1 / (high - low)  # the mean over the interval of false positive rates
         # Only the convex part is anchored: one anchor ties the intercept down, two would cancel.
         plus = AUCLoss(self.kind, high, factor, self.rounding, float(anchored))
         minus = AUCLoss(self.kind, low, factor, self.rounding)
-        return tied(plus if low == 0 else Difference(plus, minus), _labels(targets), weights)
+        return tie_loss(plus if low == 0 else Difference(plus, minus), _labels(targets), weights)
 
 
 LOSSES: dict[str, LossSettings] = {

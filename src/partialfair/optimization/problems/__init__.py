@@ -1,7 +1,6 @@
 """Problems, as reductions over rows of data; certificates of points and the theory's constants."""
 
 from partialfair.optimization.problems.certificate import Certificate, certify
-from partialfair.optimization.problems.constants import ProblemConstants, estimate_constants
 from partialfair.optimization.problems.constrained import Evaluation, Problem, ProblemPoint
 from partialfair.optimization.problems.domains import Ball, Box, Domain, WholeSpace
 from partialfair.optimization.problems.ranks import Cells, Counts, SortedRanks, WeightedScores
@@ -16,7 +15,7 @@ from partialfair.optimization.problems.rows import (
     ShardRows,
     TrainingData,
 )
-from partialfair.optimization.problems.subproblem import Subproblem
+from partialfair.optimization.problems.subproblem import ProblemConstants, Subproblem, estimate_constants
 
 __all__ = [
     "Ball",

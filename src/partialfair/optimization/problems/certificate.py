@@ -16,7 +16,12 @@ for any λ ≥ 0.
 
 Where f⁺ sums over the top of a group, people who tie at its border, or nearly, may be counted in any shares
 that add up to the top. Each such choice has a tangent that lies below f⁺: multipliers of these kinks are the
-choice, they balance, and ε is what it loses beside the best one (`partialfair.constraints.dc.pair_kinks`).
+choice, they balance, and ε is what it loses compared with the best one (`constraints.dc.pair_kinks`).
+Multipliers stand for one choice at every border and one slope at every kink of the surrogate, and its
+tangent is computed with all of them together: s and ε include the *interplay* of kinks, by which it differs
+from the sum of what each kink adds alone. The quadratic program knows only sums, so it is solved again with
+the interplay of the last choice added. The proof needs no convergence of that: it uses the interplay of the
+multipliers at hand.
 
 Def. nearlyeKKT depends on how f is split into f⁺ − f⁻: what stands in both parts adds kinks to f⁺ that f does
 not have, and with them slopes to choose from. Here that is cancelled first (`optimization.problems.kinks`):
@@ -34,13 +39,11 @@ import numpy as np
 from partialfair.exceptions import InputError
 from partialfair.optimization.problems.constrained import Problem, ProblemPoint
 from partialfair.optimization.problems.elastic import ElasticModel, StepBounds
-from partialfair.optimization.problems.kinks import Kinks, no_kinks
-from partialfair.optimization.problems.quadratic import WITNESS_GAP
+from partialfair.optimization.problems.local import Interplay, Kinks, no_kinks
+from partialfair.optimization.problems.programs import WITNESS_GAP
 from partialfair.optimization.problems.rows import Capability, check_capabilities
 from partialfair.utils.clock import OutOfTime, ignore_deadline
 from partialfair.utils.typing import Floats, Ints
-
-__all__ = ["Certificate", "certify"]
 
 REQUIRED = frozenset({Capability.GRADIENT, Capability.JACOBIAN, Capability.ROWS, Capability.LINEAR})
 """What a certificate needs of the rows."""
@@ -151,12 +154,12 @@ def _witnesses(at: ProblemPoint, mu: float, outside: float, tol: float) -> Itera
     slack = -np.abs(at.constraints)
     active = np.flatnonzero(at.constraints > -np.sqrt(tol))
     jacobian = at.constraint_jacobian()  # brings the objective's gradient along
-    judged = _Judged(at, mu, active, slack[active], jacobian[active], at.objective_gradient())
+    search = _WitnessSearch(at, mu, active, slack[active], jacobian[active], at.objective_gradient())
     kinks = _nearby_kinks(at, active)
     # Multipliers of constraints that are not quite active cost complementarity and gain stationarity; how one
     # is to be weighed against the other is not known.
     for weight in _WEIGHTS:
-        yield _certificate(at, mu, outside, *judged.witness(kinks, weight))
+        yield _certificate(at, mu, outside, *search.witness(kinks, weight))
 
 
 def _certificate(
@@ -200,8 +203,8 @@ class _Multiple:
 
 
 @dataclass(frozen=True, eq=False)
-class _Judged:
-    """The point to judge, with its nearly active constraints."""
+class _WitnessSearch:
+    """The point that is evaluated, with its nearly active constraints."""
 
     at: ProblemPoint
     mu: float
@@ -214,45 +217,50 @@ class _Judged:
         """Return multipliers, and how far their ŵ is at most; slack counts with a weight.
 
         With M guessed, good ones belong to the step that minimises the lower bound of f_0, with a shift of
-        ``M/2 ‖p‖²``, under those of the constraints, all made elastic. Then M is corrected.
+        ``M/2 ‖p‖²``, under those of the constraints, all made elastic. Then M and the interplay of kinks are
+        corrected.
         """
         domain = self.at.problem.domain
         normals, bounds = domain.normals(self.at.x), StepBounds(*domain.room(self.at.x))
         values = np.concatenate([weight * self.slack, np.zeros(len(normals))])
         shares = np.hstack([kinks.shares[:, self.active], np.zeros((kinks.gaps.size, len(normals)))])
         best, total = (np.zeros(self.at.problem.m), np.inf), 1.0
+        interplay = Interplay.none(kinks.gaps.size, self.at.x.size)
         for _ in range(_CORRECTIONS):
             step = ElasticModel(
                 _Multiple(self.mu * total),
-                self.gradient,
+                self.gradient + interplay.slope,
                 np.vstack([self.rows, normals]),
-                replace(kinks, shares=shares),
+                replace(kinks.with_interplay(interplay), shares=shares),
                 _LARGEST_MULTIPLIER,
                 bounds,
                 WITNESS_GAP,
             ).step(values)
             multipliers = step.multipliers[: self.active.size]  # the rest are those of normals
             guess, total = total, 1 + float(multipliers.sum())
-            candidate = self._distance(multipliers, step.kink_multipliers, kinks)
-            best = min(best, candidate, key=lambda pair: (1 + pair[0].sum()) * pair[1])
-            if abs(total - guess) <= 0.01 * guess:
+            every = np.zeros(self.at.problem.m)
+            every[self.active] = multipliers
+            expected = self._distance(every, step.kink_multipliers, kinks, interplay)
+            interplay = self.at.interplay(kinks, every, step.kink_multipliers)
+            proven = self._distance(every, step.kink_multipliers, kinks, interplay)
+            best = min(best, (every, proven), key=lambda pair: (1 + pair[0].sum()) * pair[1])
+            if abs(total - guess) <= 0.01 * guess and proven <= 1.01 * expected:
                 break
         return best
 
     def _distance(
-        self, active_multipliers: Floats, kink_multipliers: Floats, kinks: Kinks
-    ) -> tuple[Floats, float]:
-        """Return all multipliers, and the bound of the distance that they prove."""
-        total = 1 + float(active_multipliers.sum())
-        slope = self.gradient + active_multipliers @ self.rows + kink_multipliers @ kinks.rows
+        self, multipliers: Floats, kink_multipliers: Floats, kinks: Kinks, interplay: Interplay
+    ) -> float:
+        """Return the bound of the distance that multipliers prove if this is the interplay of their kinks."""
+        total, active = 1 + float(multipliers.sum()), multipliers[self.active]
+        kinks = kinks.with_interplay(interplay)
+        slope = self.gradient + active @ self.rows + kink_multipliers @ kinks.rows + interplay.slope
         step = self.at.problem.domain.project(self.at.x - slope / (self.mu * total)) - self.at.x
         if np.array_equal(self.at.problem.domain.project(self.at.x - slope), self.at.x - slope):
             step = -slope / (self.mu * total)  # x + step − x would round small steps away
         fall = -float(slope @ step) - 0.5 * self.mu * total * float(step @ step)
-        inexact = float(kink_multipliers @ kinks.gaps)
+        inexact = float(kink_multipliers @ kinks.gaps) + interplay.loss
         # Rounding of the Lagrangian's terms may hide as much; with huge multipliers that is not little.
-        sizes = 1 + abs(self.at.objective) + float(active_multipliers @ (1 + np.abs(self.slack)))
+        sizes = 1 + abs(self.at.objective) + float(active @ (1 + np.abs(self.slack)))
         rounding = _ROUNDING * sizes
-        multipliers = np.zeros(self.at.problem.m)
-        multipliers[self.active] = active_multipliers
-        return multipliers, float(np.sqrt(2 * (max(fall, 0.0) + inexact + rounding) / (self.mu * total)))
+        return float(np.sqrt(2 * (max(fall, 0.0) + max(inexact, 0.0) + rounding) / (self.mu * total)))

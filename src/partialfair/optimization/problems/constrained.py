@@ -1,4 +1,4 @@
-"""Minimise a loss of a model's scores under difference-of-convex constraints on them (problem (DC)).
+"""Minimise a loss of a model's scores under difference-of-convex constraints on them (section 6).
 
 A point x = (w, θ) is one flat vector: the model's parameters, then the constraints' thresholds. What is known
 of it comes from the rows in reductions, each of which is one pass over the data and is counted here.
@@ -6,7 +6,6 @@ of it comes from the rows in reductions, each of which is one pass over the data
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -18,11 +17,9 @@ from partialfair.constraints.dc import JoinedBank
 from partialfair.constraints.dc.algebra import Slopes, positive_part
 from partialfair.exceptions import InputError
 from partialfair.optimization.models.blocks import ArrowMatrix
-from partialfair.optimization.models.limited import LimitedMemory
 from partialfair.optimization.objectives import Difference, Loss, Objective
 from partialfair.optimization.problems.domains import Domain, WholeSpace
-from partialfair.optimization.problems.kinks import Kinks, joined_kinks
-from partialfair.optimization.problems.local import Local
+from partialfair.optimization.problems.local import Interplay, Kinks, Local, join_kinks
 from partialfair.optimization.problems.ranks import Cells
 from partialfair.optimization.problems.reductions import (
     Curved,
@@ -30,6 +27,7 @@ from partialfair.optimization.problems.reductions import (
     Expansion,
     GradientOf,
     HessianProduct,
+    InteractionOfKinks,
     KinkSearch,
     KinksOfRows,
     LossParts,
@@ -47,16 +45,32 @@ from partialfair.optimization.problems.subproblem import Subproblem
 from partialfair.utils.clock import check_clock
 from partialfair.utils.typing import Floats
 
-__all__ = ["Evaluation", "Problem", "ProblemPoint"]
 
-_TIE = 0.05
-"""Pieces of a maximum that are at most so much lower, on the scale of gaps, count as kinks."""
-_SAMPLED_ROWS, _SAMPLED_ROWS_OF_A_PARAMETER = 20_000, 50
-"""Rows of a sample: so many, or so many times the parameters of a block."""
-_LARGEST_SHARE = 0.15
-"""Samples of more rows save too little."""
-_MORE_BEFORE_MERGING = 20
-"""Kinks of equal rows of the data are joined into one: so many times the limit may be found before that."""
+@dataclass(frozen=True)
+class ProblemSettings:
+    """What tunes how problems are sampled and where they are expanded.
+
+    Attributes
+    ----------
+    tie
+        Pieces of a maximum that are at most so much lower, on the scale of gaps, count as kinks.
+    sampled_rows, sampled_rows_of_a_parameter
+        Rows of a sample that tell roughly where solutions are: so many, or so many times the parameters of a
+        block.
+    largest_fraction
+        Samples of a larger fraction of the rows save too little.
+    more_before_merging
+        Kinks of equal rows of the data are joined into one: so many times the limit may be found before that.
+    """
+
+    tie: float = 0.05
+    sampled_rows: int = 20_000
+    sampled_rows_of_a_parameter: int = 50
+    largest_fraction: float = 0.15
+    more_before_merging: int = 20
+
+
+SETTINGS = ProblemSettings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,13 +104,13 @@ class Problem:
     domain
         𝒲.
     mean_target
-        Of all rows, for the best score that everybody could have.
+        Of all rows, for the best score that all rows could share.
 
     Attributes
     ----------
     n_passes
-        Passes over the data so far, which are calls of `reduce`. Scores that only the referee sees, or that
-        place thresholds once before a solve, are not counted.
+        Passes over the data so far, which are calls of `reduce`. Scores for exact metrics only, or that place
+        thresholds once before a solve, are not counted.
     share
         Share of the rows that this problem is about, if it is a sample of another.
     """
@@ -111,6 +125,7 @@ class Problem:
     share: float = field(default=1.0, init=False)
 
     def __post_init__(self) -> None:
+        # Sums over pairs do not add up over shards.
         is_about_rows = self.loss.additive and self.bank.additive
         if not is_about_rows and Capability.WHOLE not in self.rows.capabilities:
             what = "a constraint on pairs" if self.loss.additive else "a loss of pairs"
@@ -156,7 +171,8 @@ class Problem:
         alpha: Floats | float = 0.0,
         domain: Domain | None = None,
     ) -> Problem:
-        """State a problem about rows that lie anywhere; of the objective only the loss and mean are kept."""
+        """State a problem about rows that lie anywhere; of the objective only the loss and mean are used."""
+        # Where formulas compare rows with each other, the data must give all of them at once.
         additive = objective.loss.additive and constraints.bank.additive
         return cls(
             data.rows(constraints.all_members, additive=additive),
@@ -196,7 +212,7 @@ class Problem:
 
     @property
     def trivial_start(self) -> Floats:
-        """Return the w of scores of 0, with the thresholds at which these are feasible (assume:DC E).
+        """Return the w of scores of 0, with the thresholds at which these are feasible (Assumption 6.3 E).
 
         It is w = 0, also for models whose scores have an offset and which do not say where they are 0; then
         it need not be feasible.
@@ -206,12 +222,13 @@ class Problem:
 
     @property
     def constant_start(self) -> Floats:
-        """Return the best model that scores everybody alike, with the thresholds moved along.
+        """Return the best model that gives all rows one score, with the thresholds moved along.
 
         It is as feasible as the trivial start, unless some constraint has a threshold of its own; where
-        nothing raises all scores alike it is the trivial start.
+        nothing raises all scores equally it is the trivial start.
         """
         start, parameters = self.trivial_start, self.rows.parameters
+        # Thresholds move along with all scores, so that every s − θ stays what it was.
         if parameters.level is not None:
             up = np.concatenate([parameters.level, np.ones(self.bank.n_theta)])
             start += self.loss.best_constant(self.mean_target) * up
@@ -223,6 +240,7 @@ class Problem:
         """Return w with thresholds that suit its scores."""
         if not self.bank.n_theta:
             return w.copy()
+        # Ranks of the scores at w place the thresholds: no pass that counts, see `n_passes`.
         scored = self.rows.at(w)
         return np.concatenate([w, self.constraints.joined_thresholds.at(scored.ranks)])
 
@@ -250,7 +268,8 @@ class Problem:
     @property
     def enough_rows(self) -> int:
         """As many as tell roughly where solutions are."""
-        return max(_SAMPLED_ROWS, _SAMPLED_ROWS_OF_A_PARAMETER * self.rows.parameters.block_size)
+        per_parameter = SETTINGS.sampled_rows_of_a_parameter
+        return max(SETTINGS.sampled_rows, per_parameter * self.rows.parameters.block_size)
 
     def sample(self, size: int, seed: int = 0) -> Problem | None:
         """Return the problem about some of the rows; None if they cannot be sampled, or are hardly more.
@@ -260,18 +279,19 @@ class Problem:
         if Capability.SAMPLES not in self.rows.capabilities:
             return None
         rows, share = self.rows.sample(size, seed)
-        if share > _LARGEST_SHARE:
+        if share > SETTINGS.largest_fraction:
             return None
+        # The same functions of other rows, whose shares add up to those of all.
         sample = Problem(rows, self.loss, self.constraints, self.alpha, self.domain, self.mean_target)
         sample.share = share
         return sample
 
     def linearise(self, x: Floats, *, mu: float = 0.0) -> Subproblem:
-        """Return the convex subproblem (DCA) at x: every f⁻ replaced by its tangent.
+        """Return the convex subproblem (section 6) at x: every f⁻ replaced by its tangent.
 
-        With ``mu`` the shift of Assumption assume:DC A is applied to every f_i: adding ``μ/2 ‖·‖²`` to f⁺ and
+        With ``mu`` the shift of Assumption 6.3 A is applied to every f_i: adding ``μ/2 ‖·‖²`` to f⁺ and
         to f⁻ leaves f as it is and adds ``μ/2 ‖v − x‖²`` to its convex majorant. The ρ-shift of weakly convex
-        functions (wcisdc) is the same transformation with μ = ρ: that is how scores that are not linear in
+        functions (section D) is the same transformation with μ = ρ: that is how scores that are not linear in
         the parameters are dealt with.
         """
         return Subproblem(self, self.at(x), mu)
@@ -279,7 +299,7 @@ class Problem:
 
 @dataclass(eq=False)
 class ProblemPoint:
-    """Oracles of ``f_0, f_1, ..., f_m`` at one point; what is known of it is kept."""
+    """Oracles of ``f_0, f_1, ..., f_m`` at one point; what is known of it is remembered."""
 
     problem: Problem
     x: Floats
@@ -299,6 +319,7 @@ class ProblemPoint:
     @cached_property
     def values(self) -> tuple[Floats, Floats]:
         """Values of the two parts of the loss, and of all atoms; one pass."""
+        # Losses and atoms in one pass: scores of the rows, which cost most, serve both.
         reduction = Values(self.problem.bank, self.theta)
         ((losses, atoms),) = self.problem.reduce(self.scored, reduction)
         return losses, atoms
@@ -316,7 +337,8 @@ class ProblemPoint:
     @property
     def objective(self) -> float:
         """``f_0(x)``."""
-        return self.convex_objective - float(self.values[0][1])
+        plus, minus = self.values[0]
+        return float(plus) + 0.5 * float(self.penalty_gradient @ self.x) - float(minus)
 
     @cached_property
     def constraints(self) -> Floats:
@@ -343,7 +365,7 @@ class ProblemPoint:
     def lagrangian_gradient(self, multipliers: Floats) -> Floats:
         """Return an element of ``∂f_0(x) + Σ λ_i ∂f_i(x)``; one pass, once the atoms' values are known."""
         coefficients = None
-        if multipliers.any():
+        if multipliers.any():  # Σ λ_i ∂f_i as one combination of atoms, whatever m is
             plus, minus = self.problem.constraints.system.combined(self.atoms, multipliers)
             coefficients = plus - minus
         return self.gradient_of(LossParts.WHOLE, coefficients) + self.penalty_gradient
@@ -358,49 +380,39 @@ class ProblemPoint:
         """Return ``∇²f_0(x) direction``, for scores that are linear in w; one pass."""
         along = self.problem.split(direction)[0]
         ((product,),) = self.problem.reduce(self.scored, HessianProduct(along))
+        # The penalty ½ Σ alpha_j w_j² acts on no intercept.
         penalised = self.problem.rows.parameters.n_penalised
         product[:penalised] += self.problem.alpha * direction[:penalised]
         return self._padded(product)
 
     def objective_hessians(self) -> tuple[ArrowMatrix, ArrowMatrix | None]:
         """Return ``∇²f⁺_0(x)`` and ``∇²f⁻_0(x)``, None if that is 0; one pass."""
-        no_atoms = np.zeros(self.problem.bank.n_atoms)
-        curved = [Curved(LossParts.CONVEX, no_atoms)]
-        if isinstance(self.problem.loss, Difference):
-            curved.append(Curved(LossParts.SUBTRACTED, no_atoms))
-        return self._hessians(self._expand(LossParts.NONE, curved))
+        _, convex, concave = self._expand(LossParts.NONE, *self._curved_parts())
+        return convex, concave
 
     def expand(self, multipliers: Floats) -> Local:
         """Return the problem near the point; one pass for everything."""
-        curved = [Curved(LossParts.CONVEX, multipliers @ self.slopes[0])]
-        if isinstance(self.problem.loss, Difference) or multipliers.any():
-            curved.append(Curved(LossParts.SUBTRACTED, multipliers @ self.slopes[1]))
-        expanded = self._expand(LossParts.WHOLE, curved)
-        self._objective_gradient = self._padded(expanded.gradient) + self.penalty_gradient
-        return Local(self._objective_gradient, self.constraint_jacobian(), *self._hessians(expanded))
+        plus, minus = self.slopes
+        # Σ λ_i f⁻_i joins f⁻_0: what is concave in the Lagrangian is a matrix of its own.
+        of_minus = multipliers @ minus if multipliers.any() else None
+        curved = self._curved_parts(multipliers @ plus, of_minus)
+        gradient, convex, concave = self._expand(LossParts.WHOLE, *curved)
+        return Local(gradient, self.constraint_jacobian(), convex, concave)
 
     def expand_net(self, multipliers: Floats) -> Local:
         """Return the problem near the point, with one Hessian of all that bends; one pass for everything."""
         plus, minus = self.slopes
-        curved = [Curved(LossParts.CONVEX, multipliers @ (plus - minus))]
-        if isinstance(self.problem.loss, Difference):
-            curved.append(Curved(LossParts.SUBTRACTED, np.zeros(self.problem.bank.n_atoms)))
-        expanded = self._expand(LossParts.WHOLE, curved)
-        self._objective_gradient = self._padded(expanded.gradient) + self.penalty_gradient
-        convex, concave = self._hessians(expanded)
+        curved = self._curved_parts(multipliers @ (plus - minus))
+        gradient, convex, concave = self._expand(LossParts.WHOLE, *curved)
+        # Not positive definite in general: a remembered Hessian is made so (`AbsoluteHessian`).
         hessian = convex if concave is None else convex.minus(concave, 1.0)
-        return Local(self._objective_gradient, self.constraint_jacobian(), hessian, None)
-
-    def expand_first(self, hessian: LimitedMemory) -> Local:
-        """Return the problem near the point, with a Hessian that was remembered; one pass."""
-        jacobian = self.constraint_jacobian()  # brings the objective's gradient along
-        return Local(self.objective_gradient(), jacobian, hessian, None)
+        return Local(gradient, self.constraint_jacobian(), hessian, None)
 
     def expand_convex(self, multipliers: Floats) -> Local:
         """Return ``f⁺_0, ..., f⁺_m`` near the point; one pass for everything."""
-        expanded = self._expand(LossParts.CONVEX, [Curved(LossParts.CONVEX, multipliers @ self.slopes[0])])
-        gradient = self._padded(expanded.gradient) + self.penalty_gradient
-        return Local(gradient, np.asarray(self.slopes[0] @ expanded.atoms), *self._hessians(expanded))
+        curved = Curved(LossParts.CONVEX, multipliers @ self.slopes[0])
+        gradient, hessian, _ = self._expand(LossParts.CONVEX, curved)
+        return Local(gradient, np.asarray(self.slopes[0] @ self.atoms_jacobian), hessian, None)
 
     def constraint_jacobian(self) -> Floats:
         """Elements of all ``∂f⁺_i(x) − ∂f⁻_i(x)``: (m, n)."""
@@ -410,14 +422,19 @@ class ProblemPoint:
     @property
     def atoms_jacobian(self) -> Floats:
         """Subgradients of all atoms at x: (n_atoms, n); one pass, which brings ∇f_0, unless it is known."""
-        if self._atoms_jacobian is None:
-            expanded = self._expand(LossParts.WHOLE, [])
-            self._objective_gradient = self._padded(expanded.gradient) + self.penalty_gradient
+        if self._atoms_jacobian is None:  # expanding the problem would have brought it along
+            self._expand(LossParts.WHOLE)
         assert self._atoms_jacobian is not None
         return self._atoms_jacobian
 
     def kinks(
-        self, multipliers: Floats, reach: float, towards: ProblemPoint | None = None, limit: int = 400
+        self,
+        multipliers: Floats,
+        reach: float,
+        towards: ProblemPoint | None = None,
+        limit: int = 400,
+        *,
+        of_convex: bool = False,
     ) -> Kinks | None:
         """Return the kinks that matter of f⁺, less what stands in f⁻ too; None if there are too many.
 
@@ -431,60 +448,86 @@ class ProblemPoint:
             Or on the way to this point, if it is given.
         limit
             How many kinks, after those of equal rows of the data are joined, are too many.
+        of_convex
+            Return those of f⁺ alone, whatever stands in f⁻.
         """
+        problem, wanted = self.problem, multipliers > 0
         plus, minus = self.slopes
-        return self._kinks(plus - minus, multipliers, reach, towards, limit)
-
-    def convex_kinks(
-        self, multipliers: Floats, reach: float, towards: ProblemPoint | None = None, limit: int = 400
-    ) -> Kinks | None:
-        """Return the `kinks` of f⁺ alone, whatever stands in f⁻."""
-        return self._kinks(self.slopes[0], multipliers, reach, towards, limit)
-
-    def _kinks(
-        self, net: Slopes, multipliers: Floats, reach: float, towards: ProblemPoint | None, limit: int
-    ) -> Kinks | None:
-        """Return the kinks of functions with these slopes in the atoms, (m, n_atoms)."""
-        wanted = multipliers > 0
-        ties = self.problem.constraints.system.ties(self.atoms, wanted, _TIE).nearest()
+        net = plus if of_convex else plus - minus
+        ties = problem.constraints.system.ties(self.atoms, wanted, SETTINGS.tie).nearest()
         of_rows = None
-        if self.problem.bank.has_kinks:
+        if problem.bank.has_kinks:
             search = KinkSearch(
-                self.problem.bank,
+                problem.bank,
                 self.theta,
+                # Atoms of which f has more in f⁺ than in f⁻, here or beyond a maximum's tie.
                 positive_part(net[wanted]).sum(axis=0) + np.maximum(ties.net(net), 0.0).sum(axis=0),
                 np.zeros(self.theta.size) if towards is None else towards.theta - self.theta,
                 reach,
-                _MORE_BEFORE_MERGING * limit,
+                SETTINGS.more_before_merging * limit,
             )
             reference = None if towards is None else towards.scored
-            (parts,) = self.problem.reduce(self.scored, search, reference=reference)
+            (parts,) = problem.reduce(self.scored, search, reference=reference)
             if parts is None:
                 return None
             of_rows = KinksOfRows.joined(parts)
         tie_rows = ties.slopes @ self.atoms_jacobian if ties.gaps.size else np.empty((0, self.x.size))
-        return joined_kinks(of_rows, ties, tie_rows, net, limit)
+        return join_kinks(of_rows, ties, tie_rows, net, limit)
 
-    def _expand(self, loss: LossParts, curved: Sequence[Curved]) -> Expanded:
-        """Ask for derivatives, and remember those of the atoms."""
-        reduction = Expansion(self.problem.bank, self.theta, loss, tuple(curved))
+    def interplay(self, kinks: Kinks, multipliers: Floats, kink_multipliers: Floats) -> Interplay:
+        """Return by how much the tangent of these multipliers differs from the sum of kinks' terms; one pass.
+
+        Parameters
+        ----------
+        kinks
+            Those of the point, as `kinks` returned them.
+        multipliers, kink_multipliers : (m,), (K,)
+            Of the f_i, and of the kinks.
+        """
+        merged = kinks.merged
+        if merged is None or not self.problem.bank.interacts:
+            return Interplay.none(kinks.gaps.size, self.x.size)
+        room = np.maximum(kinks.shares @ multipliers + kinks.beyond @ kink_multipliers, 0.0)
+        fractions = np.divide(kink_multipliers, room, out=np.zeros(room.size), where=room > 0)
+        fractions = np.clip(fractions, -kinks.backs, 1.0)
+        reduction = InteractionOfKinks(
+            self.problem.bank, merged.kinks, fractions[merged.positions], room[merged.positions]
+        )
+        ((ratios, slope, loss),) = self.problem.reduce(self.scored, reduction)
+        return Interplay(merged.averages(ratios, kinks.gaps.size), self._padded(slope), loss)
+
+    def _curved_parts(self, plus: Floats | None = None, minus: Floats | None = None) -> list[Curved]:
+        """Return the loss's two parts with these coefficients of atoms: what a Hessian is wanted of."""
+        no_atoms = np.zeros(self.problem.bank.n_atoms)
+        curved = [Curved(LossParts.CONVEX, no_atoms if plus is None else plus)]
+        if minus is not None or isinstance(self.problem.loss, Difference):
+            curved.append(Curved(LossParts.SUBTRACTED, no_atoms if minus is None else minus))
+        return curved
+
+    def _expand(self, loss: LossParts, *curved: Curved) -> tuple[Floats, ArrowMatrix, ArrowMatrix | None]:
+        """Return the gradient and up to two Hessians, the first with the penalty; one pass.
+
+        What it brings along of the atoms and of the whole objective is remembered.
+        """
+        problem = self.problem
         expanded: Expanded
-        (expanded,) = self.problem.reduce(self.scored, reduction)
+        (expanded,) = problem.reduce(self.scored, Expansion(problem.bank, self.theta, loss, curved))
+        gradient = self._padded(expanded.gradient) + self.penalty_gradient
         if loss is not LossParts.NONE:
             self._atoms_jacobian = expanded.atoms
-        return expanded
-
-    def _hessians(self, expanded: Expanded) -> tuple[ArrowMatrix, ArrowMatrix | None]:
-        """Return the Hessians of the convex part, with the penalty, and of what is subtracted, if any."""
-        n = self.problem.rows.parameters.n
-        matrices = [
+        if loss is LossParts.WHOLE:
+            self._objective_gradient = gradient
+        n = problem.rows.parameters.n
+        matrices: list[Any] = [
             ArrowMatrix(blocks, border[:, :n].T, border[:, n:])
             for blocks, border in zip(expanded.blocks, expanded.borders, strict=True)
         ]
-        alpha = self.problem.penalties
-        for positions, block in zip(matrices[0].inner.positions, matrices[0].inner.blocks, strict=True):
-            block[np.diag_indices_from(block)] += alpha[positions]
-        return matrices[0], matrices[1] if len(matrices) > 1 else None
+        if matrices:
+            alpha, inner = problem.penalties, matrices[0].inner
+            for positions, block in zip(inner.positions, inner.blocks, strict=True):
+                block[np.diag_indices_from(block)] += alpha[positions]
+        convex, concave, *_ = [*matrices, None, None]
+        return gradient, convex, concave
 
     @cached_property
     def penalty_gradient(self) -> Floats:

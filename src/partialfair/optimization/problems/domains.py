@@ -10,8 +10,6 @@ import numpy as np
 from partialfair.exceptions import InputError
 from partialfair.utils.typing import Floats
 
-__all__ = ["Ball", "Box", "Domain", "WholeSpace"]
-
 _ON_BORDER = 1e-9
 """Points so near to the border, relative to their size, lie on it: there a gradient may point outwards."""
 _NEAR_BORDER = 1e-6
@@ -74,7 +72,7 @@ class Ball:
 
     def project(self, x: Floats) -> Floats:
         """Shrink x onto the sphere if it lies outside."""
-        norm = float(np.linalg.norm(x))
+        norm = float(np.linalg.norm(x))  # exact: points inside stay bitwise the same
         return x if norm <= self.radius else x * (self.radius / norm)
 
     def stationarity(self, x: Floats, gradient: Floats) -> float:
@@ -82,6 +80,7 @@ class Ball:
         norm = float(np.linalg.norm(x))
         if norm < self.radius * (1 - _ON_BORDER):
             return float(np.linalg.norm(gradient))
+        # The best normal t x: what −gradient has of it, if that points outwards.
         outwards = x / norm
         return float(np.linalg.norm(gradient + max(0.0, -float(gradient @ outwards)) * outwards))
 
@@ -119,6 +118,7 @@ class Box:
 
     def stationarity(self, x: Floats, gradient: Floats) -> float:
         """Drop the coordinates in which −gradient points out of a face that x lies on."""
+        # A face may push inwards as hard as it must, and never pulls.
         slack = _ON_BORDER * np.maximum(1.0, np.abs(x))
         blocked = ((x <= self.low + slack) & (gradient > 0)) | ((x >= self.high - slack) & (gradient < 0))
         return float(np.linalg.norm(np.where(blocked, 0.0, gradient)))
@@ -129,6 +129,7 @@ class Box:
 
     def room(self, x: Floats) -> tuple[Floats, Floats]:
         """Return how far the faces are; from outside, steps may lead inwards only."""
+        # 0 is always among the steps, also for a point that rounding left outside.
         low, high = self.bounds(x.size)
         return np.minimum(low - x, 0.0), np.maximum(high - x, 0.0)
 

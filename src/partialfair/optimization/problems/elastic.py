@@ -1,4 +1,4 @@
-"""One Newton step under linearised constraints that may be violated at a price, solved in its dual.
+"""One Newton step under linearised constraints that may be violated, at a penalty, solved in its dual.
 
 ``min_p  ⟨g, p⟩ + ½ pᵀAp + penalty · Σ max(0, c_i + ⟨C_i, p⟩ + gains_i(p))`` over ``low ≤ p ≤ high``, with A
 positive definite and factored, where the gains are those of kinks that are spelled out. The dual is a
@@ -6,7 +6,7 @@ quadratic program in the multipliers of constraints alone, which are at most the
 bind, so they join the program only when the step would violate them.
 
 Bounds are many, and many of them may bind: probabilities that leaves hold end at 0 and 1 by the hundred. So
-they are no part of the program. It is guessed which coordinates lie on faces, the program is solved in the
+they are not part of the program. It is guessed which coordinates lie on faces, the program is solved in the
 others, and the guess is corrected, all coordinates at once: those that leave the bounds are put on the face,
 and those that a face would have to pull at are set free::
 
@@ -16,7 +16,7 @@ and those that a face would have to pull at are set free::
 That settles after a few rounds, whatever n is (a semismooth Newton method: Hintermüller, Ito and Kunisch
 2002), where A is nearly diagonal, but need not settle elsewhere. If errors do not get fewer for some rounds,
 only the last of them is corrected, until they do (Murty's rule: Portugal, Júdice and Vicente 1994). If there
-are too many for that, the step is returned as not settled: whoever asked may add to the diagonal of A.
+are too many for that, the step is returned as not settled: callers may add to the diagonal of A.
 """
 
 from __future__ import annotations
@@ -29,28 +29,45 @@ import numpy as np
 import numpy.typing as npt
 
 from partialfair.optimization.models.blocks import Factored
-from partialfair.optimization.problems.kinks import Kinks
-from partialfair.optimization.problems.quadratic import STEP_GAP, Borders, best_multipliers
+from partialfair.optimization.problems.local import Kinks
+from partialfair.optimization.problems.programs import STEP_GAP, Borders, best_multipliers
 from partialfair.utils.clock import check_clock
 from partialfair.utils.typing import Bools, Floats, Ints
-
-__all__ = ["ElasticModel", "Sides", "Step", "StepBounds"]
 
 Sides: TypeAlias = npt.NDArray[np.int8]
 """The face of each coordinate: 1 its upper, −1 its lower bound, 0 none."""
 
-_AT_ONCE = 100
-"""Constraints that join the program at once: more make it slow, fewer need more rounds."""
-_ROUNDS = 50
-_ALMOST = 1e-8
-"""Violations that do not count. Of two opposite constraints both could have any multiplier; so little slack
-leaves one of them with none."""
-_BINDING = 1e-9
-"""Multipliers that are larger, in units of the penalty, keep their constraint in the program."""
-_PULLED = 1e-9
-"""A face that pulls by no more, in units of 1 + the largest entry of g, does so by rounding alone."""
-_PATIENCE = 3
-"""Rounds in which all coordinates are corrected at once though errors do not get fewer."""
+
+@dataclass(frozen=True)
+class ElasticSettings:
+    """What tunes `ElasticModel.step`.
+
+    Attributes
+    ----------
+    at_once
+        Constraints that join the program at once: more make it slow, fewer need more rounds.
+    rounds
+        How often constraints join or faces are corrected.
+    patience
+        Rounds in which all coordinates are corrected at once though errors do not get fewer.
+    slack
+        Violations that do not count. Of two opposite constraints both could have any multiplier; so little
+        slack leaves one of them with none.
+    binding
+        Multipliers that are larger, in units of the penalty, leave their constraint in the program.
+    pulled
+        A face that pulls by no more, in units of 1 + the largest entry of g, does so by rounding alone.
+    """
+
+    at_once: int = 100
+    rounds: int = 50
+    patience: int = 3
+    slack: float = 1e-8
+    binding: float = 1e-9
+    pulled: float = 1e-9
+
+
+SETTINGS = ElasticSettings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,20 +87,13 @@ class StepBounds:
         """Which coordinates have no choice."""
         return np.asarray(self.low == self.high)
 
-    def faces_at(self, gradient: Floats) -> Sides:
-        """Guess which faces hold back a step against a gradient: those that it would leave at once."""
-        up, down = (self.high == 0) & (gradient < 0), (self.low == 0) & (gradient > 0)
-        return np.asarray(up.astype(np.int8) - (down & ~up))
-
-    def on(self, faces: Sides) -> Floats:
-        """Return the coordinates that lie on faces, and 0 for the others."""
-        return np.where(faces > 0, self.high, np.where(faces < 0, self.low, 0.0))
-
     def corrected(self, faces: Sides, p: Floats, push: Floats, rounding: float) -> Sides:
         """Return the faces that a step p leaves, or is pushed back by."""
-        outside = (p > self.high + _ALMOST).astype(np.int8) - (p < self.low - _ALMOST).astype(np.int8)
-        kept = self.pinned | (faces * push >= -rounding)
-        return np.where(faces == 0, outside, np.where(kept, faces, 0)).astype(np.int8)
+        outside = (p > self.high + SETTINGS.slack).astype(np.int8) - (p < self.low - SETTINGS.slack).astype(
+            np.int8
+        )
+        held = self.pinned | (faces * push >= -rounding)
+        return np.where(faces == 0, outside, np.where(held, faces, 0)).astype(np.int8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +141,7 @@ class ElasticModel:
     kinks
         Those that are spelled out.
     penalty
-        Price of a unit of violation.
+        Of a unit of violation.
     bounds
         Of the step.
     gap
@@ -153,16 +163,18 @@ class ElasticModel:
 
     def step(self, values: Floats) -> Step:
         """Return the step for constraints with these values at p = 0."""
-        active = np.sort(np.argsort(-values)[:_AT_ONCE])
-        corrections = _Corrections(self._first_faces())
-        multipliers, rounding = np.zeros(values.size), _PULLED * (1 + np.abs(self.gradient).max(initial=0.0))
-        for rounds_left in reversed(range(_ROUNDS)):
+        active = np.sort(np.argsort(-values)[: SETTINGS.at_once])
+        faces, fewest, patience = self._first_faces(), np.inf, SETTINGS.patience
+        multipliers = np.zeros(values.size)
+        rounding = SETTINGS.pulled * (1 + np.abs(self.gradient).max(initial=0.0))
+        for rounds_left in reversed(range(SETTINGS.rounds)):
             check_clock()
-            faces = corrections.faces
+            # 1. The program in the multipliers of some constraints and all kinks, and the step that they
+            # make.
             joined = self._joined(active, faces)
             dual = best_multipliers(
                 joined.gram,
-                np.concatenate([values[active] - _ALMOST, -self.kinks.gaps]) + joined.reached,
+                np.concatenate([values[active] - SETTINGS.slack, -self.kinks.gaps]) + joined.reached,
                 self.kinks.shares[:, active],
                 self.kinks.beyond,
                 np.full(active.size, self.penalty),
@@ -172,33 +184,45 @@ class ElasticModel:
             multipliers[:] = 0.0
             multipliers[active], kink_multipliers = np.split(dual, [active.size])
             p = joined.start + joined.pushes @ dual
-            push = self._push(faces, p, multipliers, kink_multipliers)
+            # 2. What faces must add to the gradient of the model at p, to make it 0 where p lies on them.
+            push = np.zeros(p.size)
+            if faces.any():
+                slope = self.gradient + self.factor.times(p) + multipliers @ self.rows
+                push = np.where(faces != 0, -slope - kink_multipliers @ self.kinks.rows, 0.0)
+            # 3. Correct the guess of faces: all errors at once, or the last if they do not get fewer.
+            corrected = self.bounds.corrected(faces, p, push, rounding)
+            wrong = np.flatnonzero(corrected != faces)
+            patience = SETTINGS.patience if wrong.size < fewest else max(patience - 1, 0)
+            fewest = min(fewest, wrong.size)
             excess = values + self.rows @ p + self.kinks.gains(p)
             excess[active] = 0.0
-            n_wrong = corrections.correct(self.bounds.corrected(faces, p, push, rounding))
-            settled = n_wrong == 0 and excess.max(initial=0.0) <= _ALMOST
-            if settled or (corrections.one_by_one and n_wrong > rounds_left):
+            settled = wrong.size == 0 and excess.max(initial=0.0) <= SETTINGS.slack
+            if settled or (patience == 0 and wrong.size > rounds_left):
                 break
-            active = np.union1d(np.flatnonzero(multipliers > _BINDING * self.penalty), _worst(excess))
+            faces = faces.copy()
+            fixed = wrong if patience else wrong[-1:]
+            faces[fixed] = corrected[fixed]
+            # 4. The constraints that the step violates most join those that bind.
+            violated = np.flatnonzero(excess > SETTINGS.slack)
+            worst = np.sort(violated[np.argsort(-excess[violated])[: SETTINGS.at_once]])
+            active = np.union1d(np.flatnonzero(multipliers > SETTINGS.binding * self.penalty), worst)
         inside = np.clip(p, self.bounds.low, self.bounds.high)
-        return Step(inside, multipliers, kink_multipliers, push, settled)
+        return Step(inside, multipliers, kink_multipliers, push, bool(settled))
 
     def _first_faces(self) -> Sides:
         """Return those of the last step, or else the guess; coordinates without a choice are held."""
-        guess = self.bounds.faces_at(self.gradient) if self.faces is None else self.faces
-        for held in self._last_held.values():
-            guess = held.faces
-        return np.where(self.bounds.pinned, np.int8(1), guess)
-
-    def _push(self, faces: Sides, p: Floats, multipliers: Floats, kink_multipliers: Floats) -> Floats:
-        """Return what faces must add to the gradient of the model at p, to make it 0 where p lies on them."""
-        if not faces.any():
-            return np.zeros(p.size)
-        slope = self.gradient + self.factor.times(p) + multipliers @ self.rows
-        return np.where(faces != 0, -slope - kink_multipliers @ self.kinks.rows, 0.0)
+        bounds, gradient = self.bounds, self.gradient
+        if self._last_held:
+            guess = next(iter(self._last_held.values())).faces
+        elif self.faces is not None:
+            guess = self.faces
+        else:  # those that a step against the gradient would leave at once
+            up, down = (bounds.high == 0) & (gradient < 0), (bounds.low == 0) & (gradient > 0)
+            guess = up.astype(np.int8) - (down & ~up)
+        return np.where(bounds.pinned, np.int8(1), guess)
 
     def _joined(self, active: Ints, faces: Sides) -> _Joined:
-        """Return some rows with what they push at; a correction of a step mostly asks for the same again."""
+        """Return some rows with what they push at; a correction of a step mostly needs the same again."""
         key = active.tobytes(), faces.tobytes()
         if key not in self._last_joined:
             rows, held = np.vstack([self.rows[active], self.kinks.rows]), self._held(faces)
@@ -212,7 +236,9 @@ class ElasticModel:
         """Return the model in the coordinates that lie on no face."""
         key = faces.tobytes()
         if key not in self._last_held:
-            free, start = np.flatnonzero(faces == 0), self.bounds.on(faces)
+            free, bounds = np.flatnonzero(faces == 0), self.bounds
+            start = np.where(faces > 0, bounds.high, np.where(faces < 0, bounds.low, 0.0))
+            # Coordinates on faces stay where they are: A_FF p_F = −(g + A p_faces)_F.
             held_back = free.size < faces.size
             factor = self.factor.restricted(free) if held_back else self.factor
             slope = self.gradient + self.factor.times(start) if held_back else self.gradient
@@ -238,45 +264,3 @@ class _Joined(NamedTuple):
     pushes: Floats
     gram: Floats
     reached: Floats
-
-
-@dataclass(eq=False)
-class _Corrections:
-    """The guess of which coordinates lie on faces, and how it gets on.
-
-    Attributes
-    ----------
-    faces
-        The guess.
-    fewest
-        Coordinates that were wrong in the best round so far.
-    patience
-        Rounds left in which all may be corrected at once without getting better.
-    """
-
-    faces: Sides
-    fewest: float = np.inf
-    patience: int = _PATIENCE
-
-    @property
-    def one_by_one(self) -> bool:
-        """Whether only the last error is corrected."""
-        return self.patience == 0
-
-    def correct(self, corrected: Sides) -> int:
-        """Take corrections over, and return how many there are."""
-        wrong = np.flatnonzero(corrected != self.faces)
-        if wrong.size < self.fewest:
-            self.fewest, self.patience = wrong.size, _PATIENCE
-        else:
-            self.patience = max(self.patience - 1, 0)
-        taken = wrong[-1:] if self.one_by_one else wrong
-        self.faces = self.faces.copy()
-        self.faces[taken] = corrected[taken]
-        return int(wrong.size)
-
-
-def _worst(excess: Floats) -> Ints:
-    """Return the constraints that are violated most, not too many of them."""
-    violated = np.flatnonzero(excess > _ALMOST)
-    return np.sort(violated[np.argsort(-excess[violated])[:_AT_ONCE]])

@@ -1,14 +1,42 @@
-"""A problem near a point: what one step of a solver is made of."""
+"""A problem near a point: derivatives, and one by one where the functions f_i = f⁺_i − f⁻_i bend upwards.
+
+The f⁺ of a ramp are piecewise linear with a kink for every score and threshold, and optima sit on many of
+them at once. To a Newton model a kink is a wall that it cannot see; spelled out, it is one more row of the
+quadratic program: ``f⁺_i(x + d) ≥ f⁺_i(x) + ⟨∇f⁺_i(x), d⟩ + Σ_s shares[s, i] max(0, ⟨rows_s, d⟩ − gaps_s)``,
+with equality as long as d passes no other kink.
+
+**What stands in both parts is cancelled first.** A kink of an atom that f⁺ and f⁻ have in common is none of
+f. If f⁺ alone is looked at, its slope there may be chosen freely while that of f⁻ stays: any push along the
+kink can be made up for, and a point from which f falls looks stationary. With a the atoms::
+
+    f = Σ c · max(pieces) − Σ c' · max(pieces')
+      ≤ Σ c · max(pieces) − ⟨N, a⟩ − constant        N: the highest of pieces' at x; it touches f there
+      = max over choices J of pieces:  ⟨P_J − N, a⟩ + constant_J
+      ≤ max over choices J of pieces:  ⟨(P_J − N)⁺, a⟩ − ⟨(N − P_J)⁺, tangents of a at x⟩ + constant_J
+
+The last line is convex and touches f at x. So at a local minimum x minimises that, too, and its kinks are all
+that is needed: those of atoms with shares ``(P_J − N)⁺``, J being the highest pieces, and one where another
+piece takes over, *beyond* which shares are those of another J. Cancelling in each J by itself matters: in
+``max(B, A − α) − B`` nothing stands in both parts throughout, but while B is the highest piece the function
+is 0. The line is no larger than f⁺ less the tangent of f⁻, so what is proven with it holds for that as well.
+
+If several maxima of one function are close to a tie, each changes the shares as if it were alone. That is
+exact unless they have atoms in common, and then no more than what f⁺ gains.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
+import numpy as np
+
+from partialfair.constraints.dc import AtomKinks
+from partialfair.constraints.dc.algebra import Slopes, Ties, dense_rows, positive_part
 from partialfair.optimization.models.blocks import ArrowMatrix
 from partialfair.optimization.models.limited import LimitedMemory
-from partialfair.utils.typing import Floats
-
-__all__ = ["Local"]
+from partialfair.optimization.problems.reductions import KinksOfRows
+from partialfair.utils.typing import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,3 +58,212 @@ class Local:
     jacobian: Floats
     convex: ArrowMatrix | LimitedMemory
     concave: ArrowMatrix | None
+
+
+@dataclass(frozen=True, eq=False)
+class MergedKinks:
+    """Kinks of atoms, and the position of each among the kinks into which equal ones were joined."""
+
+    kinks: AtomKinks
+    positions: Ints
+
+    def averages(self, values: Floats, n_kinks: int) -> Floats:
+        """Return averages, by weight, of what belongs to kinks of atoms; 1 for kinks of maxima."""
+        totals = np.bincount(self.positions, self.kinks.weights, n_kinks)
+        sums = np.bincount(self.positions, self.kinks.weights * values, n_kinks)
+        return np.divide(sums, totals, out=np.ones(n_kinks), where=totals > 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Interplay:
+    """By how much a tangent with kinks differs from the sum of what each of them adds alone.
+
+    Attributes
+    ----------
+    ratios : (K,)
+        By what each kink must be multiplied.
+    slope : (n,)
+        What must be added to the slope.
+    loss
+        What must be added to the sum of gaps; it may be less than 0.
+    """
+
+    ratios: Floats
+    slope: Floats
+    loss: float
+
+    @classmethod
+    def none(cls, n_kinks: int, n: int) -> Interplay:
+        """Return that of kinks that simply add up."""
+        return cls(np.ones(n_kinks), np.zeros(n), 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Kinks:
+    """Kinks near a point x.
+
+    Attributes
+    ----------
+    rows : (K, n)
+        Their directions, away from the side on which x lies.
+    gaps : (K,)
+        How far x is from them, at least 0, in units of the rows.
+    shares : (K, m)
+        By how much each enters each function.
+    beyond : (K, K)
+        How much more, or less, of a kink (row) there is beyond another (column), where a maximum passes to
+        another piece, per unit of the share of that.
+    keys : (K,)
+        Names by which two sets of kinks near the same point can be compared.
+    borders : (K,)
+        Names of the borders of tops that kinks belong to, −1 for none.
+    amounts, backs : (K,)
+        What a kink changes above its border, and what it can do to the other side: see below.
+    merged
+        The kinks of atoms that they were merged from; None if there are none, or after kinks were joined.
+
+    With ``h = ⟨rows, d⟩ − gaps``, kinks of a border add the largest ``Σ_s ν_s h_s`` over ``−backs ≤ ν ≤ 1``
+    with ``Σ_s amounts_s ν_s = 0``, which is ``min_θ Σ_s max(z_s, −backs_s z_s)``, ``z = h − amounts θ``.
+    """
+
+    rows: Floats
+    gaps: Floats
+    shares: Floats
+    beyond: Floats
+    keys: Ints
+    borders: Ints
+    amounts: Floats
+    backs: Floats
+    merged: MergedKinks | None = None
+
+    @classmethod
+    def alone(cls, rows: Floats, gaps: Floats, shares: Floats, beyond: Floats, keys: Ints) -> Kinks:
+        """Return kinks that belong to no border."""
+        nothing = np.zeros(gaps.size)
+        return cls(rows, gaps, shares, beyond, keys, np.full(gaps.size, -1), nothing, nothing)
+
+    def with_interplay(self, interplay: Interplay) -> Kinks:
+        """Return these kinks multiplied by their ratios."""
+        ratios = interplay.ratios
+        return replace(self, rows=ratios[:, None] * self.rows, gaps=ratios * self.gaps)
+
+    @cached_property
+    def balance(self) -> Floats:
+        """What multipliers must balance, (n_borders, K): amounts, in units of the largest of a border."""
+        names = np.unique(self.borders[self.borders >= 0])
+        amounts = np.where(self.borders == names[:, None], self.amounts, 0.0)
+        return np.asarray(amounts / np.abs(amounts).max(axis=1, initial=0.0)[:, None])
+
+    def gains(self, step: Floats) -> Floats:
+        """By how much the functions exceed their tangents at ``x + step``: (m,)."""
+        heights = self.rows @ step - self.gaps
+        for amounts_of_all in self.balance:
+            # The θ of one border: the sum falls at first, and its slope jumps by so much at each level.
+            here = np.flatnonzero(amounts_of_all)
+            amounts, backs = amounts_of_all[here], self.backs[here]
+            levels = heights[here] / amounts
+            falls = np.where(amounts > 0, amounts, -backs * amounts).sum()
+            order = np.argsort(levels)
+            jumps = np.cumsum((np.abs(amounts) * (1 + backs))[order])
+            theta = float(levels[order[min(np.searchsorted(jumps, falls), order.size - 1)]])
+            heights -= theta * amounts_of_all
+        # Beyond a maximum's tie the shares of kinks of atoms are those of its other piece.
+        heights = heights + np.maximum(heights, -self.backs * heights) @ self.beyond
+        return np.asarray(np.maximum(heights, -self.backs * heights) @ self.shares)
+
+    def joined(self, other: Kinks) -> Kinks:
+        """Return these and the others that are not among them."""
+        new = ~np.isin(other.keys, self.keys)
+        keys = np.concatenate([self.keys, other.keys[new]])
+        beyond = np.zeros((keys.size, keys.size))
+        order = np.argsort(keys)
+        for part in (other, self):
+            entries = order[np.searchsorted(keys, part.keys, sorter=order)]
+            beyond[np.ix_(entries, entries)] = part.beyond
+        rows, gaps, shares, borders, amounts, backs = (
+            np.concatenate([getattr(self, name), getattr(other, name)[new]])
+            for name in ("rows", "gaps", "shares", "borders", "amounts", "backs")
+        )
+        return Kinks(rows, gaps, shares, beyond, keys, borders, amounts, backs)
+
+
+def no_kinks(n: int, m: int) -> Kinks:
+    """Return none, of m functions of n variables."""
+    return Kinks.alone(
+        np.empty((0, n)), np.empty(0), np.empty((0, m)), np.empty((0, 0)), np.empty(0, dtype=np.int64)
+    )
+
+
+def join_kinks(
+    of_rows: KinksOfRows | None, ties: Ties, tie_rows: Floats, net: Slopes, limit: int
+) -> Kinks | None:
+    """Return kinks of atoms and of maxima as kinks of the functions; None if those of atoms are too many.
+
+    Parameters
+    ----------
+    of_rows
+        Kinks of atoms, if atoms have any.
+    ties, tie_rows
+        Pieces of maxima that are nearly active, one of each, and (K, n) their directions in (w, θ).
+    net : (m, n_atoms)
+        Slopes of the functions in the atoms, ``P_J − N``.
+    limit
+        How many kinks of atoms, after those of equal rows of the data are joined, are too many.
+    """
+    m, n, n_ties = net.shape[0], tie_rows.shape[1], ties.gaps.size
+    shares = np.zeros((n_ties, m))
+    shares[np.arange(n_ties), ties.functions] = ties.factors
+    of_maxima = Kinks.alone(tie_rows, ties.gaps, shares, np.zeros((n_ties, n_ties)), -1 - ties.keys)
+    if of_rows is None:
+        return of_maxima
+    kinks, directions, positions = _merge_equal_rows(of_rows.kinks, of_rows.directions)
+    n_kinks = kinks.atoms.size
+    if n_kinks > limit:
+        return None
+    # Directions in (w, θ), scaled by how much the slope jumps. They point to the other side of the kink than
+    # that on which the point lies; those on a border itself to the side where they have more room.
+    rows, free = np.zeros((n_kinks, n)), np.flatnonzero(kinks.thresholds >= 0)
+    n_params = directions.shape[1]
+    rows[:, :n_params] = directions
+    rows[free, n_params + kinks.thresholds[free]] = -1
+    falls = np.where(kinks.borders >= 0, kinks.amounts < 0, kinks.residuals > 0)
+    rows = (np.where(falls, -1.0, 1.0) * kinks.weights)[:, None] * rows
+    # Shares (P_J − N)⁺ of the highest pieces J, and by how much those of a piece beyond a tie differ.
+    here = positive_part(net)
+    changes = (np.maximum(ties.net(net), 0.0) - dense_rows(here, ties.functions)) / ties.factors[:, None]
+    beyond = np.zeros((n_kinks + n_ties, n_kinks + n_ties))
+    beyond[:n_kinks, n_kinks:] = changes[:, kinks.atoms].T
+    return Kinks(
+        np.vstack([rows, of_maxima.rows]),
+        np.concatenate([kinks.weights * np.abs(kinks.residuals), of_maxima.gaps]),
+        np.vstack([dense_rows(here.T, kinks.atoms), of_maxima.shares]),
+        beyond,
+        np.concatenate([kinks.keys(of_rows.n_rows), of_maxima.keys]),
+        np.concatenate([kinks.border_keys, of_maxima.borders]),
+        np.concatenate([kinks.amounts, of_maxima.amounts]),
+        np.concatenate([kinks.backs, of_maxima.backs]),
+        MergedKinks(of_rows.kinks, positions),
+    )
+
+
+def _merge_equal_rows(kinks: AtomKinks, directions: Floats) -> tuple[AtomKinks, Floats, Ints]:
+    """Return kinks with those of equal rows of the data joined into one, heavier kink, and its position."""
+    # Any projection of the rows brings equal ones together, where scores alone do not.
+    projected = directions @ np.sin(1.0 + np.arange(directions.shape[1]))
+    order = np.lexsort((projected, kinks.residuals, kinks.border_keys, kinks.atoms))
+    if not order.size:
+        return kinks, directions, np.empty(0, dtype=np.int64)
+    rows = directions[order]
+    same = (rows[1:] == rows[:-1]).all(axis=1)
+    for of_each in (kinks.atoms, kinks.residuals, kinks.border_keys):
+        same &= np.diff(of_each[order]) == 0
+    first: Ints = np.flatnonzero(np.concatenate([[True], ~same]))
+    chosen = order[first]
+    joined = replace(
+        kinks.take(chosen),
+        weights=np.add.reduceat(kinks.weights[order], first),
+        amounts=np.add.reduceat(kinks.amounts[order], first),
+    )
+    positions = np.empty(order.size, dtype=np.int64)
+    positions[order] = np.repeat(np.arange(first.size), np.diff(np.append(first, order.size)))
+    return joined, directions[chosen], positions

@@ -1,8 +1,9 @@
 """Convex quadratic programs, solved by PIQP, and by Clarabel where PIQP is missing or fails.
 
-Every program that is solved exactly goes through here: the dense ones in multipliers of
-`problems.quadratic`, and the sparse ones of `partialfair.postprocessing`. Both solvers are
-interior-point methods; PIQP comes first because it is several times as fast on programs of these sizes.
+Every program that is solved exactly goes through here: the dense ones in multipliers (`best_multipliers`), to
+which every step and every certificate comes down, and the sparse ones of `partialfair.postprocessing`. Both
+solvers are interior-point methods; PIQP comes first because it is several times as fast on programs of these
+sizes.
 
 Our dense programs are hard in one way: their Gram matrices mostly do not have full rank. DAQP and ProxQP,
 which were tried for the second place, often ran out of iterations on them, and DAQP has no sparse programs.
@@ -11,15 +12,14 @@ which were tried for the second place, often ran out of iterations on them, and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from scipy.linalg.lapack import dgecon, dgetrf, dgetrs
 
 from partialfair.exceptions import MissingExtraError
-from partialfair.utils.typing import Floats
-
-__all__ = ["SOLVERS", "Optimum", "QuadraticProgram", "Tolerances", "solve_program"]
+from partialfair.utils.typing import Bools, Floats
 
 Matrix: TypeAlias = Any
 """An array, or a sparse matrix of SciPy."""
@@ -226,3 +226,203 @@ SOLVERS: dict[str, Callable[[QuadraticProgram, Tolerances], Optimum | None]] = {
 
 They return None where they give up, and raise ImportError if their package cannot be imported.
 """
+
+
+STEP_GAP, WITNESS_GAP = 1e-8, 1e-9
+"""Duality gaps of programs: steps are evaluated by what they achieve, but a witness has the root of its gap
+as a residual, and that of 1e-8 is as large as the usual tolerance."""
+
+
+@dataclass(frozen=True)
+class MultiplierSettings:
+    """What tunes `best_multipliers`.
+
+    Attributes
+    ----------
+    tolerances
+        When a solver may end; below an absolute 1e-10 PIQP stalls.
+    infinity
+        Upper bounds that are larger are none.
+    rounds
+        How often the set of active constraints is corrected.
+    dependent
+        Reciprocal condition of a system that has more than one solution, up to rounding.
+    same
+        Multipliers that are so near to their bound, relative to it, are on it.
+    rounding
+        What the exact solution on the active constraints may violate, relative to the largest entries.
+    """
+
+    tolerances: Tolerances = Tolerances(
+        absolute=1e-10, relative=0.0, gap_absolute=STEP_GAP, gap_relative=1e-9, max_iter=100
+    )
+    infinity: float = 1e30
+    rounds: int = 10
+    dependent: float = 1e-12
+    same: float = 1e-12
+    rounding: float = 1e-9
+
+
+SETTINGS = MultiplierSettings()
+
+
+class Borders(NamedTuple):
+    """What kinks of borders ask of multipliers: see `partialfair.optimization.problems.local`.
+
+    Attributes
+    ----------
+    backs : (K,)
+        How far each may go back, in units of how far it may go.
+    balance : (n_borders, K)
+        Sums that are 0.
+    """
+
+    backs: Floats
+    balance: Floats
+
+
+def bound_kinks(shares: Floats, beyond: Floats, backs: Floats) -> Floats:
+    """Return rows of z = (λ, ν) that are ≤ 0: ``ν − room``, and ``−ν − backs · room`` where ν may go back."""
+    kinks = np.eye(backs.size)
+    back = -backs[:, None] * np.hstack([shares, beyond])
+    back[:, shares.shape[1] :] -= kinks
+    return np.vstack([np.hstack([-shares, kinks - beyond]), back[np.flatnonzero(backs)]])
+
+
+def best_multipliers(
+    gram: Floats,
+    linear: Floats,
+    shares: Floats,
+    beyond: Floats,
+    upper: Floats,
+    gap: float = STEP_GAP,
+    borders: Borders | None = None,
+) -> Floats:
+    """Return the maximiser z of ``⟨linear, z⟩ − ½ zᵀ gram z``, the dual of a program in many parameters.
+
+    ``z = (λ, ν)`` with ``0 ≤ λ ≤ upper`` for constraints and ``0 ≤ ν ≤ room = shares · λ + beyond · ν`` for
+    kinks. Some may go back as well, ``−backs · room ≤ ν``, and those that belong to a border balance:
+    ``balance · ν = 0``. z is clipped into its bounds, so that it is a witness however it was found.
+
+    Parameters
+    ----------
+    gram : (m + K, m + K)
+        Positive semidefinite.
+    linear : (m + K,)
+        The linear term.
+    shares : (K, m)
+        Bounds of ν by λ.
+    beyond : (K, K)
+        And by those ν whose own rows are 0; see `partialfair.optimization.problems.local`.
+    upper : (m,)
+        Bounds of λ.
+    gap
+        Duality gap at which the solver may end.
+    borders
+        Of kinks, if they have any.
+    """
+    n_kinks, m = shares.shape
+    if m == 0:
+        return np.zeros(n_kinks)
+    backs, balance = borders or Borders(np.zeros(n_kinks), np.empty((0, n_kinks)))
+    free = np.append(np.zeros(m), backs) > 0
+    bounded = bound_kinks(shares, beyond, backs)
+    heights = np.zeros(len(bounded))
+    equal = np.hstack([np.zeros((len(balance), m)), balance])
+    program = QuadraticProgram(
+        gram,
+        -linear,
+        bounded if n_kinks else None,
+        heights if n_kinks else None,
+        equal if len(equal) else None,
+        np.where(free, -np.inf, 0.0),
+        np.append(upper, np.full(n_kinks, np.inf)),
+    )
+    optimum = solve_program(program, replace(SETTINGS.tolerances, gap_absolute=gap))
+    if optimum is None:
+        return np.zeros(m + n_kinks)  # a witness, too, of little
+    z = optimum.x
+    z[:m] = np.clip(z[:m], 0.0, upper)
+    # An interior solution gives all constraints a little of a multiplier, and together that is a residual.
+    # What is active in it is guessed from that, and solving for it tells what is not.
+    finite = np.flatnonzero(upper < SETTINGS.infinity)
+    rows = np.vstack([np.eye(m + n_kinks)[finite], bounded])
+    active_set = _ActiveSet(gram, linear, rows, np.concatenate([upper[finite], heights]), equal, free)
+    duals = np.concatenate([optimum.high[finite], optimum.rows])
+    exact = active_set.solve(z > optimum.low, duals > active_set.limits - rows @ z)
+    if exact is not None:
+        reached = finite[np.abs(upper - exact[:m])[finite] <= SETTINGS.same * upper[finite]]
+        exact[reached] = upper[reached]
+        return exact
+    for _ in range(2):  # first those that bound others
+        room = np.maximum(shares @ z[:m] + beyond @ z[m:], 0.0)
+        z[m:] = np.clip(z[m:], -backs * room, room)
+    for amounts in balance:  # the heavier side of a border is made smaller until it balances
+        flows = amounts * z[m:]
+        up, down = flows[flows > 0].sum(), -flows[flows < 0].sum()
+        if up != down:
+            heavier = flows > 0 if up > down else flows < 0
+            z[m:] = np.where(heavier, z[m:] * (min(up, down) / max(up, down)), z[m:])
+    return np.asarray(z)
+
+
+@dataclass(frozen=True, eq=False)
+class _ActiveSet:
+    """``max ⟨linear, z⟩ − ½ zᵀ gram z`` with ``rows z ≤ limits``, ``equal z = 0``, and z ≥ 0 where not free.
+
+    Solved by a primal-dual active-set method (Hintermüller, Ito and Kunisch 2002).
+    """
+
+    gram: Floats
+    linear: Floats
+    rows: Floats
+    limits: Floats
+    equal: Floats
+    free: Bools
+
+    def solve(self, positive: Bools, active: Bools) -> Floats | None:
+        """Return the exact solution; None if the guess does not lead to it, or if many are best.
+
+        Parameters
+        ----------
+        positive, active
+            A guess of which entries are positive, and which limits hold with equality.
+        """
+        largest_wrong = SETTINGS.rounding * (1 + np.abs(self.linear).max())
+        for _ in range(SETTINGS.rounds):
+            positive = positive | self.free
+            stationary = self._stationary_point(positive, active)
+            if stationary is None:
+                return None
+            z, duals, equal_duals = stationary
+            slopes = self.linear - self.gram @ z - duals @ self.rows - equal_duals @ self.equal
+            slack = self.limits - self.rows @ z
+            wrong = [-z[positive & ~self.free], slopes[~positive], -duals[active], -slack[~active]]
+            if max(entries.max(initial=0.0) for entries in wrong) <= largest_wrong:
+                return np.where(self.free, z, np.maximum(z, 0.0))
+            positive = np.where(positive, z > 0, slopes > 0)
+            active = np.where(active, duals > 0, slack < 0)
+        return None
+
+    def _stationary_point(self, positive: Bools, active: Bools) -> tuple[Floats, Floats, Floats] | None:
+        """Return z, multipliers of limits and of sums, given what is active; None if that does not tell."""
+        z, duals, equal_duals = np.zeros(positive.size), np.zeros(active.size), np.zeros(len(self.equal))
+        balanced = self.equal[:, positive].any(axis=1)  # sums of nothing are 0 anyway
+        rows = np.vstack([self.rows[np.ix_(active, positive)], self.equal[np.ix_(balanced, positive)]])
+        n, n_active = int(positive.sum()), len(rows)
+        if n_active > n:
+            return None
+        if n:
+            # [[gram, rowsᵀ], [rows, 0]] of what is not 0, by LU with an estimate of its condition.
+            system = np.zeros((n + n_active, n + n_active))
+            system[:n, :n] = self.gram[np.ix_(positive, positive)]
+            system[:n, n:], system[n:, :n] = rows.T, rows
+            factor, pivots, failed = dgetrf(system)
+            size = float(np.abs(system).sum(axis=0).max())
+            if failed or dgecon(factor, size)[0] <= SETTINGS.dependent:
+                return None
+            right = np.concatenate([self.linear[positive], self.limits[active], np.zeros(balanced.sum())])
+            z[positive], duals[active], equal_duals[balanced] = np.split(
+                dgetrs(factor, pivots, right)[0], [n, n + int(active.sum())]
+            )
+        return z, duals, equal_duals

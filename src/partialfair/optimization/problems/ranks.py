@@ -18,8 +18,6 @@ from partialfair.data.intervals import tie_ends
 from partialfair.exceptions import InputError
 from partialfair.utils.typing import Bools, Floats, Ints
 
-__all__ = ["Cells", "Counts", "ExactMetric", "Scale", "SortedRanks", "WeightedScores"]
-
 _NORMAL = 1.349
 """Interquartile range of a normal distribution, in standard deviations."""
 
@@ -56,7 +54,7 @@ class ExactMetric(Protocol[Gap]):
 
 
 class Counts(Protocol):
-    """How much weight has which score: what a search asks of a model, whatever place the rows lie in."""
+    """How much weight has which score: what a search knows of a model, wherever the rows lie."""
 
     def gap(self, metric: ExactMetric[Value], /) -> Value:
         """Return an exact gap."""
@@ -111,6 +109,7 @@ class WeightedScores:
     def ties(self, metrics: Sequence[ExactMetric[Any]]) -> Floats:
         """As in `Counts`."""
         inside = np.any([metric.inside(self) for metric in metrics], axis=0)
+        # Fractions of the weight of all rows, not of those inside.
         part = WeightedScores(self.scores[inside], self.weights[inside], self.codes[inside])
         fraction = part.weights.sum() / self.weights.sum()
         return np.stack([self.tied, fraction * part.tied])
@@ -119,7 +118,7 @@ class WeightedScores:
     def spread(self) -> float:
         """As in `Counts`."""
         scores, weights = self.scores, self.weights
-        quarters = np.array([0.25 - 1e-12, 0.75 - 1e-12])
+        quarters = np.array([0.25 - 1e-12, 0.75 - 1e-12])  # sums of weights are rounded
         if np.ptp(weights) == 0:  # nothing has to be sorted
             at = np.maximum(np.ceil(quarters * scores.size).astype(np.int64) - 1, 0)
             low, high = np.partition(scores, at)[at]
@@ -154,6 +153,7 @@ class WeightedScores:
             members = np.diff(last_of_runs, prepend=-1) + 1  # a run of k has k − 1 that are like the next
             return np.asarray(np.array([members.max(), members.sum()]) / scores.size)
         order = np.argsort(self.scores)
+        # Weight of each block of equal scores.
         ends = tie_ends(self.scores[order])
         passed = np.concatenate([[0.0], np.cumsum(self.weights[order])])
         blocks = np.diff(passed[ends])
@@ -162,7 +162,7 @@ class WeightedScores:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """What a driver knows of a training set besides features: its rows, or cells of rows.
+    """What a driver knows of a training set apart from features: its rows, or cells of rows.
 
     A cell holds rows of one group and one label. Constraints are tied to cells: what a cell has of its group
     is divided among its rows by their weights.
@@ -199,7 +199,7 @@ class Cells:
 
 @dataclass(frozen=True, eq=False)
 class SortedRanks:
-    """Ranks in sorted arrays; a group is sorted when it is first asked for.
+    """Ranks in sorted arrays; a group is sorted when it is first needed.
 
     Parameters
     ----------
@@ -218,6 +218,7 @@ class SortedRanks:
         scores, passed = self._descending(group)
         if not scores.size:
             raise InputError(f"group {group} of a constraint has no members, so it has no scores at any rank")
+        # The first score with which so much has been passed; rounding must not lead beyond the last.
         return scores[np.minimum(np.searchsorted(passed, ranks), scores.size - 1)]
 
     def _descending(self, group: int) -> tuple[Floats, Floats]:

@@ -17,23 +17,9 @@ import numpy as np
 from partialfair.constraints.dc import AtomKinks, Gradient, JoinedBank
 from partialfair.constraints.dc.row_columns import RowColumns
 from partialfair.optimization.models.blocks import BlockMatrix
-from partialfair.optimization.objectives import Coupling, parts
+from partialfair.optimization.objectives import Coupling, split_loss
 from partialfair.optimization.problems.rows import Shard
 from partialfair.utils.typing import Floats
-
-__all__ = [
-    "Curved",
-    "Expanded",
-    "Expansion",
-    "GradientOf",
-    "HessianProduct",
-    "KinkSearch",
-    "KinksOfRows",
-    "LossParts",
-    "TangentRise",
-    "Values",
-    "score_gradient",
-]
 
 
 def _sum(first: tuple[Any, ...], second: tuple[Any, ...], /) -> tuple[Any, ...]:
@@ -56,6 +42,7 @@ def score_gradient(
     shard: Shard, loss: LossParts, bank: JoinedBank, coefficients: Floats | None, theta: Floats
 ) -> Gradient:
     """Return the gradient of parts of the loss plus ``Σ coefficients · atoms``, in a shard's scores and θ."""
+    # Parts of the loss with their signs, then the atoms: all slopes in the scores, before any Jᵀ.
     terms, by_theta = [], np.zeros(bank.n_theta)
     for factor, known in zip(loss.value, shard.losses, strict=True) if loss is not LossParts.NONE else ():
         if factor and known is not None:
@@ -77,7 +64,8 @@ class Values:
 
     def map(self, shard: Shard, reference: Shard | None) -> tuple[Floats, Floats]:
         """As in `Reduction`."""
-        losses = np.array([0.0 if known is None else known[0] for known in shard.losses])
+        plus, minus = shard.losses
+        losses = np.array([plus[0], 0.0 if minus is None else minus[0]])
         return losses, self.bank.values(shard.scores, shard.data.members, self.theta)
 
     combine = staticmethod(_sum)
@@ -136,9 +124,8 @@ class TangentRise:
         moves = shard.scores - reference.scores
         slopes = score_gradient(reference, LossParts.SUBTRACTED, self.bank, None, self.theta_reference).scores
         rises = np.zeros(self.bank.n_atoms)
-        theta_moves = np.append(
-            self.theta - self.theta_reference, 0.0
-        )  # the last is of functions without a θ
+        # The last entry is that of functions without a θ, whose number is −1.
+        theta_moves = np.append(self.theta - self.theta_reference, 0.0)
         for columns in self.bank.columns(reference.scores, shard.data.members, self.theta_reference):
             by_row = np.stack([moves[columns.rows], np.ones(len(columns.values))], axis=1)
             sums = columns.dotted(by_row)
@@ -203,38 +190,40 @@ class Expansion:
 
     def map(self, shard: Shard, reference: Shard | None) -> Expanded:
         """As in `Reduction`."""
-        n_theta = self.bank.n_theta
-        gradient = np.zeros(shard.w.size)
+        bank, n, n_theta = self.bank, shard.w.size, self.bank.n_theta
+        gradient = np.zeros(n)
         if self.loss is not LossParts.NONE:
-            gradient = shard.vjp_vector(score_gradient(shard, self.loss, self.bank, None, self.theta).scores)
+            gradient = shard.vjp_vector(score_gradient(shard, self.loss, bank, None, self.theta).scores)
+        # Derivatives of all atoms in (w, θ), then for each function that bends those of its slopes in θ.
         bent = [number for number, function in enumerate(self.curved) if function.coefficients.any()]
-        atoms, *mixed = np.split(
-            self._derivatives(shard, bent), self.bank.n_atoms + n_theta * np.arange(len(bent))
-        )
-        borders = [np.zeros((n_theta, shard.w.size + n_theta)) for _ in self.curved]
-        for number, border in zip(bent, mixed, strict=True):
-            borders[number] = border
-        blocks = tuple(self._blocks(shard, function) for function in self.curved)
-        return Expanded(gradient, atoms, blocks, tuple(borders))
-
-    def _derivatives(self, shard: Shard, bent: Sequence[int]) -> Floats:
-        """Return derivatives of all atoms, then mixed ones of functions that bend, by parameters and θ."""
-        n, n_theta = shard.w.size, self.bank.n_theta
-        derivatives = np.zeros((self.bank.n_atoms + len(bent) * n_theta, n + n_theta))
+        derivatives = np.zeros((bank.n_atoms + len(bent) * n_theta, n + n_theta))
         if self.loss is not LossParts.NONE or (bent and n_theta):
             coefficients = [self.curved[number].coefficients for number in bent]
-            for columns in self.bank.columns(shard.scores, shard.data.members, self.theta, coefficients):
-                _add_products(derivatives, columns, shard.vjp(columns), n)
-        return derivatives
+            for columns in bank.columns(shard.scores, shard.data.members, self.theta, coefficients):
+                assert columns.outputs is not None
+                products = shard.vjp(columns)
+                for outputs, block in zip(columns.outputs, products, strict=True):
+                    derivatives[outputs, :n] += block[:, :-1]  # a block has no output twice
+                if columns.thresholds is not None:
+                    # A function of s − θ_j: minus the sum of its slopes in s is its slope in θ_j.
+                    shifted = columns.thresholds >= 0
+                    entries = columns.outputs[shifted], n + columns.thresholds[shifted]
+                    np.add.at(derivatives, entries, -products[..., -1][shifted])
+        atoms, *mixed = np.split(derivatives, bank.n_atoms + n_theta * np.arange(len(bent)))
+        borders = [np.zeros((n_theta, n + n_theta)) for _ in self.curved]
+        for number, border in zip(bent, mixed, strict=True):
+            borders[number] = border
+        blocks = tuple(self._hessian(shard, function) for function in self.curved)
+        return Expanded(gradient, atoms, blocks, tuple(borders))
 
-    def _blocks(self, shard: Shard, function: Curved) -> BlockMatrix:
-        """Return the Hessian of one function in the parameters."""
+    def _hessian(self, shard: Shard, function: Curved) -> BlockMatrix:
+        """Return the Hessian of one function in the parameters: ``Jᵀ diag J``, and what couples scores."""
         tied = shard.data.objective
         couplings: tuple[Coupling, ...] = ()
         weights: Floats | None = None
         assert function.loss is not LossParts.WHOLE  # a difference has no positive semidefinite Hessian
-        for factor, loss in zip(function.loss.value, parts(tied.loss), strict=True):
-            if factor and loss is not None:
+        for factor, loss in zip(function.loss.value, split_loss(tied.loss), strict=True):
+            if factor and loss is not None:  # one of the two parts at most
                 curvature = loss.curvature(shard.scores, tied.targets, tied.shares)
                 weights, couplings = curvature.diagonal, curvature.couplings
         if function.coefficients.any():
@@ -242,10 +231,11 @@ class Expansion:
                 2, function.coefficients, shard.scores, shard.data.members, self.theta
             ).scores
             weights = atoms if weights is None else weights + atoms
-        blocks = shard.gram(np.zeros(shard.scores.size) if weights is None else weights)
-        for coupling in couplings:
-            blocks = blocks.plus_product(_cell_sums(shard, coupling), coupling.core)
-        return blocks
+        hessian = shard.linear.gram(np.zeros(shard.scores.size) if weights is None else weights)
+        for coupling in couplings:  # Jᵀ (Σ core[c, d] a_c a_dᵀ) J, from the sums Jᵀ a_c
+            cells = RowColumns(coupling.weights[:, None], coupling.cells, n_blocks=len(coupling.core))
+            hessian = hessian.plus_product(np.asarray(shard.vjp(cells)[:, 0, :-1]), coupling.core)
+        return hessian
 
     def combine(self, first: Expanded, second: Expanded) -> Expanded:
         """As in `Reduction`."""
@@ -253,26 +243,6 @@ class Expansion:
         for total, matrix in zip(first.blocks, second.blocks, strict=True):
             _sum(total.blocks, matrix.blocks)
         return first
-
-
-def _add_products(derivatives: Floats, columns: RowColumns, products: Floats, n_params: int) -> None:
-    """Add ``Jᵀ`` times columns to the derivatives that they are part of.
-
-    A column of a function of ``s − θ_j`` is its slope in s, so that minus its sum is the slope in θ_j.
-    """
-    assert columns.outputs is not None
-    for outputs, block in zip(columns.outputs, products, strict=True):  # a block has no output twice
-        derivatives[outputs, :n_params] += block[:, :-1]
-    if columns.thresholds is not None:
-        shifted = columns.thresholds >= 0
-        entries = columns.outputs[shifted], n_params + columns.thresholds[shifted]
-        np.add.at(derivatives, entries, -products[..., -1][shifted])
-
-
-def _cell_sums(shard: Shard, coupling: Coupling) -> Floats:
-    """Return ``Jᵀ`` times the weights of each cell's rows: (n_cells, n_params)."""
-    columns = RowColumns(coupling.weights[:, None], coupling.cells, n_blocks=len(coupling.core))
-    return np.asarray(shard.vjp(columns)[:, 0, :-1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,9 +253,9 @@ class HessianProduct:
 
     def map(self, shard: Shard, reference: Shard | None) -> tuple[Floats]:
         """As in `Reduction`."""
-        tied, along = shard.data.objective, shard.along(self.direction)
+        tied, along = shard.data.objective, shard.linear.along(self.direction)
         by_score = np.zeros(along.size)
-        for sign, loss in zip((1, -1), parts(tied.loss), strict=True):
+        for sign, loss in zip((1, -1), split_loss(tied.loss), strict=True):
             if loss is not None:
                 by_score += sign * loss.curvature(shard.scores, tied.targets, tied.shares).product(along)
         return (shard.vjp_vector(by_score),)
@@ -343,9 +313,11 @@ class KinkSearch:
         )
         if kinks is None:
             return None
-        directions = shard.jacobian_rows(kinks.rows)
+        # A kink's height s_row − s_other − θ changes along J_row − J_other.
+        directions = shard.linear.rows(kinks.rows)
         between = np.flatnonzero(kinks.others >= 0)
-        directions[between] -= shard.jacobian_rows(kinks.others[between])
+        directions[between] -= shard.linear.rows(kinks.others[between])
+        # Rows are numbered among all, so that kinks of two shards can be told apart.
         numbered = replace(
             kinks,
             rows=kinks.rows + shard.data.first,
@@ -361,3 +333,32 @@ class KinkSearch:
             return None
         both = first + second
         return None if sum(part.kinks.atoms.size for part in both) > self.limit else both
+
+
+@dataclass(frozen=True, eq=False)
+class InteractionOfKinks:
+    """The `Interaction` of kinks, with its slope in the parameters.
+
+    It is of a bank that is not additive, so there is one shard, whose rows are all rows.
+
+    Parameters
+    ----------
+    bank
+        The atoms.
+    kinks, fractions, rooms
+        As in `partialfair.constraints.dc.Interacting`.
+    """
+
+    bank: JoinedBank
+    kinks: AtomKinks
+    fractions: Floats
+    rooms: Floats
+
+    def map(self, shard: Shard, reference: Shard | None) -> tuple[Floats, Floats, float]:
+        """As in `Reduction`."""
+        change = self.bank.interaction(
+            self.kinks, self.fractions, self.rooms, shard.scores, shard.data.members
+        )
+        return change.ratios, shard.vjp_vector(change.scores), change.loss
+
+    combine = staticmethod(_sum)

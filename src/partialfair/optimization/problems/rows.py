@@ -27,39 +27,27 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
+from operator import attrgetter
 from threading import Condition
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from partialfair.constraints.block import Ranks
 from partialfair.constraints.dc.row_columns import RowColumns, single_column
-from partialfair.constraints.thresholds import Ranks
-from partialfair.data.groups import Members
+from partialfair.data.groups import Members, members_of
 from partialfair.exceptions import InputError
 from partialfair.optimization.models import HasDeployedScores, LinearScores, Parameters, ScoreModel
-from partialfair.optimization.models.blocks import BlockMatrix
-from partialfair.optimization.objectives import Objective, parts
+from partialfair.optimization.objectives import Objective, split_loss
 from partialfair.optimization.problems.ranks import Cells, Counts, SortedRanks
-from partialfair.optimization.problems.sampling import chances_of, sampled_members, sampled_objective
 from partialfair.utils.checks import check_count
 from partialfair.utils.text import listed
-from partialfair.utils.typing import Floats, Ints
-
-__all__ = [
-    "Capability",
-    "InMemoryData",
-    "InMemoryRows",
-    "Reduction",
-    "Rows",
-    "Sample",
-    "ScoredRows",
-    "Shard",
-    "ShardRows",
-    "TrainingData",
-    "check_capabilities",
-]
+from partialfair.utils.typing import Floats
 
 Answer = TypeVar("Answer")
+
+_FEWEST_MEMBERS = 1000
+"""A sample has so many of each group, or all that there are: gaps of fewer would be another problem's."""
 
 
 class Capability(StrEnum):
@@ -120,6 +108,7 @@ class Shard:
     @cached_property
     def scores(self) -> Floats:
         """Scores of the rows, computed when they are first needed."""
+        # A shard is asked for values, slopes and curvature at one w: its scores are computed once.
         scores, n_rows = self.data.model.scores(self.w), self.data.objective.targets.size
         if scores.shape != (n_rows,):  # compiled loops would read beyond its end
             raise InputError(f"the model must return {n_rows:,} scores, not an array of shape {scores.shape}")
@@ -129,20 +118,17 @@ class Shard:
     def deployed_scores(self) -> Floats:
         """Scores as the model's users will compute them: the same but for rounding errors, if they differ."""
         model = self.data.model
-        return (
-            model.deployed_scores(self.w, self.scores)
-            if isinstance(model, HasDeployedScores)
-            else self.scores
-        )
+        if isinstance(model, HasDeployedScores):
+            return model.deployed_scores(self.w, self.scores)
+        return self.scores
 
     @cached_property
-    def losses(self) -> tuple[tuple[float, Floats] | None, ...]:
+    def losses(self) -> tuple[tuple[float, Floats], tuple[float, Floats] | None]:
         """Value and slopes in the scores of the loss's convex part, and of what is subtracted, if any."""
         tied = self.data.objective
-        return tuple(
-            None if loss is None else loss.value_and_slopes(self.scores, tied.targets, tied.shares)
-            for loss in parts(tied.loss)
-        )
+        plus, minus = split_loss(tied.loss)
+        known = self.scores, tied.targets, tied.shares
+        return plus.value_and_slopes(*known), None if minus is None else minus.value_and_slopes(*known)
 
     def vjp(self, columns: RowColumns) -> Floats:
         """Return ``Jᵀ C``, and sums of the columns as last entries: (n_blocks, n_columns, n_params + 1)."""
@@ -152,20 +138,9 @@ class Shard:
         """Return ``Jᵀ v``: (n_params,)."""
         return np.asarray(self.vjp(single_column(by_score))[0, 0, :-1])
 
-    def gram(self, weights: Floats) -> BlockMatrix:
-        """Return ``Jᵀ diag(weights) J``, where scores are linear."""
-        return self._linear.gram(weights)
-
-    def along(self, direction: Floats) -> Floats:
-        """Return ``J direction``, where scores are linear."""
-        return self._linear.along(direction)
-
-    def jacobian_rows(self, which: Ints) -> Floats:
-        """Return some rows of J, where scores are linear."""
-        return self._linear.rows(which)
-
     @property
-    def _linear(self) -> LinearScores:
+    def linear(self) -> LinearScores:
+        """The model, whose scores must be linear in the parameters."""
         if self.data.linear is None:
             raise InputError(f"scores of {type(self.data.model).__name__} are not linear in the parameters")
         return self.data.linear
@@ -262,7 +237,7 @@ class InMemoryRows:
     cells: Cells | None = None
     whole: ShardRows | None = None
 
-    @property
+    @cached_property
     def parameters(self) -> Parameters:
         """What w is made of."""
         return self.shards[0].model.parameters
@@ -270,10 +245,10 @@ class InMemoryRows:
     @cached_property
     def capabilities(self) -> frozenset[Capability]:
         """Gradients; Jacobians and Hessians of linear scores; all rows in one place if that is one shard."""
-        capabilities = {Capability.GRADIENT}
+        capabilities = {Capability.GRADIENT}  # any differentiable model gives scores and Jᵀv
         if all(shard.linear is not None for shard in self.shards):
             capabilities |= {Capability.JACOBIAN, Capability.HESSIAN, Capability.ROWS, Capability.LINEAR}
-        if len(self.shards) == 1:
+        if len(self.shards) == 1:  # losses and constraints of pairs need that
             capabilities.add(Capability.WHOLE)
         if self.whole is not None:
             capabilities.add(Capability.SAMPLES)
@@ -284,18 +259,35 @@ class InMemoryRows:
         return InMemoryScores(self, tuple(Shard(shard, w) for shard in self.shards))
 
     def sample(self, size: int, seed: int) -> Sample:
-        """Return some rows, in one shard; they have no `counts`."""
+        """Return some rows, in one shard; they have no `counts`.
+
+        Row i is drawn with a probability π_i, and its shares of the loss and of its groups are divided by π_i
+        and then scaled, so that they add up to what they do among all rows.
+        """
         assert self.whole is not None
-        whole, n_rows = self.whole, self.whole.objective.shares.size
-        chances = chances_of(whole.members, n_rows, size)
-        kept = np.flatnonzero(np.random.default_rng(seed).random(n_rows) < chances)
-        model: Any = whole.model
-        shard = ShardRows(
-            model.take(kept),
-            sampled_objective(whole.objective, kept, chances),
-            tuple(sampled_members(members, kept, chances) for members in whole.members),
+        model: Any = self.whole.model
+        objective, n_rows = self.whole.objective, self.whole.objective.shares.size
+        chances = np.full(n_rows, min(1.0, size / n_rows))
+        for groups in self.whole.members:  # those of small groups are drawn more often
+            inside = groups.codes >= 0
+            counts = np.bincount(groups.codes[inside])
+            enough = np.minimum(_FEWEST_MEMBERS / np.maximum(counts, 1), 1.0)
+            chances[inside] = np.maximum(chances[inside], enough[groups.codes[inside]])
+        drawn = np.flatnonzero(np.random.default_rng(seed).random(n_rows) < chances)
+        shares = objective.shares[drawn] / chances[drawn]
+        shares *= objective.shares.sum() / shares.sum()
+        members = tuple(
+            members_of(
+                groups.codes[drawn],
+                groups.shares[drawn] / chances[drawn],
+                int(groups.codes.max(initial=0)) + 1,
+            )
+            for groups in self.whole.members
         )
-        return Sample(InMemoryRows((shard,)), kept.size / n_rows)
+        shard = ShardRows(
+            model.take(drawn), Objective(objective.loss, objective.targets[drawn], shares), members
+        )
+        return Sample(InMemoryRows((shard,)), drawn.size / n_rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -312,14 +304,16 @@ class InMemoryScores:
         answers as threads at most, and the one into which they are combined: Hessians are large.
         """
         others: Sequence[Shard | None] = [None] * len(self.shards) if reference is None else reference.shards
-        if len(self.shards) == 1:  # small data: turns would cost a tenth of a fit
-            return [reduction.map(self.shards[0], others[0]) for reduction in reductions]
         totals: list[Any] = []
+        if len(self.shards) == 1:  # small data: turns would cost a tenth of a fit
+            for reduction in reductions:
+                totals.append(reduction.map(self.shards[0], others[0]))
+            return totals
 
         def work(number: int, turns: Turns) -> None:
             nonlocal totals
             answers = [reduction.map(self.shards[number], others[number]) for reduction in reductions]
-            with turns.turn_of(number):
+            with turns.turn_of(number):  # in the order of the shards, so that sums round in one way only
                 triples = zip(reductions, totals, answers, strict=True)
                 totals = [one.combine(*two) for one, *two in triples] if number else answers
 
@@ -328,26 +322,20 @@ class InMemoryScores:
 
     def ranks(self, bank: int) -> Ranks:
         """Return where the scores of a bank's members stand."""
-        members = [shard.data.members[bank] for shard in self.shards]
-        codes, shares = (_joined([getattr(part, name) for part in members]) for name in ("codes", "shares"))
-        return SortedRanks(self._scores, Members(codes, shares))
+        codes = self._of_all_rows(lambda shard: shard.data.members[bank].codes)
+        shares = self._of_all_rows(lambda shard: shard.data.members[bank].shares)
+        return SortedRanks(self._of_all_rows(attrgetter("scores")), Members(codes, shares))
 
     def counts(self) -> Counts:
         """Return the score of every row, as users will compute it, with its weight, group and label."""
         assert self.rows.cells is not None
-        return self.rows.cells.with_scores(
-            _joined(map_in_threads(lambda shard: shard.deployed_scores, self.shards))
-        )
+        return self.rows.cells.with_scores(self._of_all_rows(attrgetter("deployed_scores")))
 
-    @cached_property
-    def _scores(self) -> Floats:
-        scores: Floats = _joined(map_in_threads(lambda shard: shard.scores, self.shards))
-        return scores
-
-
-def _joined(arrays: Sequence[Any]) -> Any:
-    """Return arrays one after the other; one alone is not copied."""
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+    def _of_all_rows(self, of_shard: Callable[[Shard], Any]) -> Any:
+        """Return what each shard knows of its rows, as one array; that of one shard is not copied."""
+        if len(self.shards) == 1:
+            return of_shard(self.shards[0])
+        return np.concatenate(map_in_threads(of_shard, self.shards))
 
 
 def _n_threads() -> int:
@@ -370,11 +358,11 @@ class Turns:
             if self.has_failed:
                 raise CancelledError
             yield
-            self._next += 1
+            self._next += 1  # not after an error: then all others give up
             self._condition.notify_all()
 
     def fail(self) -> None:
-        """Let nobody wait any longer."""
+        """Release all threads that wait."""
         with self._condition:
             self.has_failed = True
             self._condition.notify_all()
@@ -383,9 +371,10 @@ class Turns:
 def in_threads(work: Callable[[int, Turns], None], n_items: int) -> None:
     """Call ``work`` with 0, 1, ..., n_items − 1, begun in this order, in threads; deadlines hold in all.
 
-    This thread is one of them: a thread keeps what it has freed, and one that waits would double the memory
-    of the one that works.
+    This thread is one of them: a thread holds on to memory that it has freed, and one that waits would double
+    the memory of the one that works.
     """
+    # Threads draw numbers from one iterator, which the interpreter's lock protects.
     numbers, turns = iter(range(n_items)), Turns()
     n_threads = 1 if n_items == 1 else min(n_items, _n_threads())
 
@@ -455,7 +444,7 @@ class ShardSize:
 
     def n_shards(self, n_entries: int, parameters: Parameters) -> int:
         """Return a power of 2, so that 2, 4 or 8 threads have as many shards each."""
-        most = n_entries // self.entries
+        most = n_entries // self.entries  # shards that are worth a thread's start
         if most > 2:
             of_hessian = self.entries_of_hessian * parameters.n * parameters.block_size
             most = max(2, n_entries // max(self.entries_of_many, of_hessian))
@@ -464,6 +453,7 @@ class ShardSize:
     def slices(self, n_rows: int, n_shards: int) -> list[slice]:
         """Divide rows."""
         multiple = self.multiple if n_rows >= 2 * n_shards * self.multiple else 1
+        # Borders at multiples, but for small data, where shards would be empty.
         borders = [n_rows * k // n_shards // multiple * multiple for k in range(n_shards)]
         return [slice(first, stop) for first, stop in pairwise([*borders, n_rows])]
 
@@ -505,6 +495,7 @@ class InMemoryData:
         """
         n_rows = self.objective.shares.size
         split = self._split if additive else [(slice(0, n_rows), self.model)]
+        # Members are tied to rows here, so that constraints may change without dividing the rows anew.
         whole = ShardRows(self.model, self.objective, members)
         return InMemoryRows(
             tuple(

@@ -1,16 +1,18 @@
-"""IDCA's subproblem: every f⁻ replaced by its tangent, which makes a majorant of f (eq. convexifyf).
+"""IDCA's subproblem: every f⁻ replaced by its tangent, which makes a convex majorant of f (section 6).
 
-Tangents are taken in *score space*: ``f⁻(s', θ') + ⟨∂f⁻(s', θ'), (s − s', θ − θ')⟩`` lies below f⁻ whatever
-the model, because f⁻ is convex in scores and thresholds. Where scores are linear in the parameters, that is m
+Tangents are in *score space*: ``f⁻(s', θ') + ⟨∂f⁻(s', θ'), (s − s', θ − θ')⟩`` lies below f⁻ whatever the
+model, because f⁻ is convex in scores and thresholds. Where scores are linear in the parameters, that is m
 short vectors in the parameters, and evaluating it takes no pass over the data. Elsewhere it is a vector over
 rows, which stays with them: the rows at x are the reference of those at v.
+
+The constants of the theory of IDCA, Assumption 6.3, are estimated here, too.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,40 +20,20 @@ from partialfair.constraints.dc.algebra import dense_rows
 from partialfair.optimization.models.blocks import ArrowMatrix
 from partialfair.optimization.objectives import Difference
 from partialfair.optimization.problems.domains import Domain
-from partialfair.optimization.problems.kinks import Kinks
-from partialfair.optimization.problems.local import Local
+from partialfair.optimization.problems.local import Kinks, Local
 from partialfair.optimization.problems.reductions import GradientOf, LossParts, TangentRise, Values
-from partialfair.optimization.problems.rows import Capability
+from partialfair.optimization.problems.rows import Capability, check_capabilities
+from partialfair.theory import IdcaBudget, idca_budget
+from partialfair.utils.checks import check_count, check_number
 from partialfair.utils.typing import Floats
 
 if TYPE_CHECKING:
     from partialfair.optimization.problems.constrained import Problem, ProblemPoint
 
-__all__ = ["ParameterTangents", "ScoreTangents", "Subproblem", "SubproblemPoint"]
-
-
-class TangentForm(Protocol):
-    """Tangents at x of the f⁻ of the objective and of all constraints, in one form or the other."""
-
-    def rises(self, point: ProblemPoint) -> tuple[float, Floats]:
-        """How much they rise from x to a point: that of the objective, and (m,) those of the constraints."""
-
-    def objective_gradient(self, point: ProblemPoint) -> Floats:
-        """Return the gradient of f⁺_0 minus that of its tangent."""
-
-    def constraint_gradient(self, point: ProblemPoint, i: int) -> Floats:
-        """Return a subgradient of f⁺_i minus that of its tangent."""
-
 
 @dataclass(frozen=True, eq=False)
-class ParameterTangents(TangentForm):
-    """Tangents for scores that are linear in the parameters: m short vectors.
-
-    Attributes
-    ----------
-    here
-        The point x.
-    """
+class ParameterTangents:
+    """Tangents at ``here`` for scores that are linear in the parameters: m short vectors."""
 
     here: ProblemPoint
 
@@ -68,35 +50,29 @@ class ParameterTangents(TangentForm):
         return self.here.gradient_of(LossParts.SUBTRACTED)
 
     def rises(self, point: ProblemPoint) -> tuple[float, Floats]:
-        """As in `TangentForm`; no pass."""
+        """How much they rise from x to a point: that of f⁻_0, and (m,) those of the constraints; no pass."""
         step = point.x - self.here.x
         return float(self.of_objective @ step), np.asarray(self.gradients @ step)
 
     def objective_gradient(self, point: ProblemPoint) -> Floats:
-        """As in `TangentForm`; one pass."""
+        """Return the gradient of f⁺_0 minus that of its tangent; one pass."""
         gradient = point.gradient_of(LossParts.CONVEX) + point.penalty_gradient
         return np.asarray(gradient - self.of_objective)
 
     def constraint_gradient(self, point: ProblemPoint, i: int) -> Floats:
-        """As in `TangentForm`; one pass."""
+        """Return a subgradient of f⁺_i minus that of its tangent; one pass."""
         plus = point.problem.constraints.system.slope(point.atoms, i)[0]
         return np.asarray(point.gradient_of(LossParts.NONE, plus) - self.gradients[i])
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreTangents(TangentForm):
-    """Tangents for any scores: vectors over rows, which never leave them.
-
-    Attributes
-    ----------
-    here
-        The point x, with all rows at its parameters.
-    """
+class ScoreTangents:
+    """The same for any scores: vectors over rows, which never leave them. ``here`` has all rows at x."""
 
     here: ProblemPoint
 
     def rises(self, point: ProblemPoint) -> tuple[float, Floats]:
-        """As in `TangentForm`; one pass."""
+        """As `ParameterTangents.rises`; one pass."""
         problem = self.here.problem
         reduction = TangentRise(problem.bank, point.theta, self.here.theta)
         values = Values(problem.bank, point.theta)  # callers that need the rise need them too
@@ -105,34 +81,24 @@ class ScoreTangents(TangentForm):
         return float(of_loss[0]), np.asarray(self.here.slopes[1] @ of_atoms)
 
     def objective_gradient(self, point: ProblemPoint) -> Floats:
-        """As in `TangentForm`; one pass."""
-        reduction = GradientOf(
-            point.problem.bank,
-            LossParts.CONVEX,
-            None,
-            point.theta,
-            LossParts.SUBTRACTED,
-            None,
-            self.here.theta,
-        )
-        return self._gradient(point, reduction) + point.penalty_gradient
+        """As `ParameterTangents.objective_gradient`; one pass."""
+        parts: Any = (LossParts.CONVEX, None), (LossParts.SUBTRACTED, None)
+        return self._gradient(point, *parts) + point.penalty_gradient
 
     def constraint_gradient(self, point: ProblemPoint, i: int) -> Floats:
-        """As in `TangentForm`; one pass."""
+        """As `ParameterTangents.constraint_gradient`; one pass."""
         plus = point.problem.constraints.system.slope(point.atoms, i)[0]
         minus = dense_rows(self.here.slopes[1], [i])[0]
-        reduction = GradientOf(
-            point.problem.bank,
-            LossParts.NONE,
-            plus,
-            point.theta,
-            LossParts.NONE,
-            minus,
-            self.here.theta,
-        )
-        return self._gradient(point, reduction)
+        return self._gradient(point, (LossParts.NONE, plus), (LossParts.NONE, minus))
 
-    def _gradient(self, point: ProblemPoint, reduction: GradientOf) -> Floats:
+    def _gradient(
+        self,
+        point: ProblemPoint,
+        there: tuple[LossParts, Floats | None],
+        here: tuple[LossParts, Floats | None],
+    ) -> Floats:
+        """Return the gradient at a point of parts of the loss and of atoms, less that of others at x."""
+        reduction = GradientOf(point.problem.bank, *there, point.theta, *here, self.here.theta)
         ((by_params, by_theta),) = point.problem.reduce(point.scored, reduction, reference=self.here.scored)
         return np.concatenate([by_params, by_theta])
 
@@ -194,13 +160,14 @@ class SubproblemPoint:
     @cached_property
     def objective(self) -> float:
         """``g_0(v)``."""
-        subtracted = self._rises[0] + float(self.subproblem.here.values[0][1])
+        subtracted = self._rises[0] + float(self.subproblem.here.values[0][1])  # the tangent of f⁻_0
         return self.original.convex_objective - subtracted + self._shift
 
     @cached_property
     def constraints(self) -> Floats:
         """All ``g_i(v)``."""
         rises = self._rises[1]  # first: with tangents in score space, values come along
+        # g_i(v) = f⁺_i(v) − [f⁻_i(x) + rise of its tangent] + μ/2 ‖v − x‖²
         plus = self.subproblem.problem.constraints.system.parts(self.original.atoms)[0]
         return np.asarray(plus - self.subproblem.tangent_values - rises + self._shift)
 
@@ -217,6 +184,7 @@ class SubproblemPoint:
         """Return the subproblem near the point, for linear scores; nothing of its Lagrangian is concave."""
         tangents, mu = self.subproblem.tangents, self.subproblem.mu
         assert isinstance(tangents, ParameterTangents)
+        # Tangents are straight: they shift gradients, and Hessians are those of f⁺ and of the shift μ.
         local = self.original.expand_convex(multipliers)
         assert isinstance(local.convex, ArrowMatrix)
         return Local(
@@ -231,7 +199,7 @@ class SubproblemPoint:
     ) -> Kinks | None:
         """Return the kinks of all g_i that matter: those of f⁺."""
         there = None if towards is None else towards.original
-        return self.original.convex_kinks(multipliers, reach, there, limit)
+        return self.original.kinks(multipliers, reach, there, limit, of_convex=True)
 
     @cached_property
     def _rises(self) -> tuple[float, Floats]:
@@ -244,3 +212,85 @@ class SubproblemPoint:
     @cached_property
     def _shift(self) -> float:
         return 0.5 * self.subproblem.mu * float(self._step @ self._step)
+
+
+@dataclass(frozen=True)
+class ProblemConstants:
+    """M, μ and ν of Assumption 6.3, and how far the objective can fall.
+
+    Attributes
+    ----------
+    lipschitz
+        M, estimated from below: the longest subgradient of any f± that was seen.
+    mu
+        μ: that of the shift; the parts themselves need not be strongly convex.
+    nu
+        The slack of a model that gives all rows one score, which bounds ν from above when all groups share
+        one interval: half of max_gap at most. Without any `budget` refuses.
+    decrease
+        ``f_0(w⁰) − f_lb``, bounded by the loss at w = 0.
+    """
+
+    lipschitz: float
+    mu: float
+    nu: float
+    decrease: float
+
+    def budget(self, epsilon: float) -> IdcaBudget:
+        """Return the steps that `partialfair.theory.idca_budget` computes."""
+        return idca_budget(
+            lipschitz=self.lipschitz, mu=self.mu, nu=self.nu, epsilon=epsilon, decrease=self.decrease
+        )
+
+
+def estimate_constants(
+    problem: Problem,
+    *,
+    mu: float,
+    radius: float,
+    n_samples: int = 10,
+    random_state: int | np.random.Generator | None = 0,
+) -> ProblemConstants:
+    """Estimate M, μ and ν of a problem whose parts f± are shifted by ``μ/2 ‖·‖²``.
+
+    Parameters
+    ----------
+    problem
+        The problem, unshifted.
+    mu
+        The shift.
+    radius
+        Points are drawn from the ball of this radius and projected onto 𝒲. The shift makes M grow with it:
+        without a bounded 𝒲 there is no M (Assumption 6.3 D).
+    n_samples, random_state
+        How many points, and their seed.
+    """
+    check_capabilities(problem.rows, frozenset({Capability.JACOBIAN, Capability.LINEAR}), "Assumption 6.3")
+    check_number(mu, "mu", above=0.0)
+    check_number(radius, "radius", above=0.0)
+    check_count(n_samples, "n_samples")
+    rng = np.random.default_rng(random_state)
+    start = problem.domain.project(problem.trivial_start)
+    points = [start]
+    for _ in range(n_samples):  # uniform in the ball, then projected onto 𝒲
+        direction = rng.normal(size=problem.n)
+        length = radius * rng.random() ** (1 / problem.n)
+        points.append(problem.domain.project(length * direction / np.linalg.norm(direction)))
+    return ProblemConstants(
+        lipschitz=max(_longest_subgradient(problem, x, mu) for x in points),
+        mu=mu,
+        # Assumption 6.3 B asks for a point with slack ν in all constraints: that of constant scores.
+        nu=float(-problem.evaluate(start).constraints.max(initial=-np.inf)),
+        decrease=problem.evaluate(start).objective,
+    )
+
+
+def _longest_subgradient(problem: Problem, x: Floats, mu: float) -> float:
+    """Return the length of the longest of the subgradients of all shifted f± at x."""
+    point = problem.at(x)
+    gradients = [
+        point.gradient_of(LossParts.CONVEX) + point.penalty_gradient,
+        point.gradient_of(LossParts.SUBTRACTED),
+    ]
+    gradients += [row for slopes in point.slopes for row in slopes @ point.atoms_jacobian]
+    return max(float(np.linalg.norm(gradient + mu * x)) for gradient in gradients)

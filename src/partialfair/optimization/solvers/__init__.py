@@ -4,14 +4,11 @@ from collections.abc import Callable
 from functools import partial
 
 from partialfair.optimization.solvers.augmented_lagrangian import AugmentedLagrangian
-from partialfair.optimization.solvers.direct import DirectSwitching
 from partialfair.optimization.solvers.idca import IDCA
-from partialfair.optimization.solvers.inner.newton import NewtonSteps
-from partialfair.optimization.solvers.inner.switching import Switching
 from partialfair.optimization.solvers.multistart import MultiStartSQP
 from partialfair.optimization.solvers.newton import Newton
 from partialfair.optimization.solvers.result import Record, Result, Run, Solver, as_solver
-from partialfair.optimization.solvers.sqp import SQP
+from partialfair.optimization.solvers.sqp import SQP, NewtonSteps
 from partialfair.optimization.solvers.status import (
     CUT_SHORT,
     GOOD,
@@ -19,6 +16,7 @@ from partialfair.optimization.solvers.status import (
     decide_status,
     decide_status_on_new_rows,
 )
+from partialfair.optimization.solvers.switching import DirectSwitching, Switching
 
 __all__ = [
     "CUT_SHORT",

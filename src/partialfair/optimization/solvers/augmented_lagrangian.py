@@ -13,8 +13,6 @@ from partialfair.optimization.solvers.status import Status
 from partialfair.utils.checks import check_count, check_number
 from partialfair.utils.typing import Floats
 
-__all__ = ["AugmentedLagrangian"]
-
 _SLOWLY = 0.5
 """A violation that has not fallen by this factor asks for a larger weight."""
 _HALVINGS = 40
@@ -22,7 +20,7 @@ _HALVINGS = 40
 _LARGEST_WEIGHT = 1e8
 """Beyond it, rounding errors of the constraints are all that the method would see."""
 _MEMORY = 50
-"""Pairs of steps and gradients that L-BFGS keeps. With 20 it took 1.1 to 2.6 times as many passes, on a
+"""Pairs of steps and gradients that L-BFGS remembers. With 20 it took 1.1 to 2.6 times as many passes, on a
 network and on linear models of law school and a9a; each pair costs two products of n numbers."""
 
 
@@ -74,7 +72,7 @@ class AugmentedLagrangian(Solver):
         time_limit: float | None = None,
         callback: Callback | None = None,
     ) -> Result:
-        """Run until the KKT residual is small; Ctrl-C keeps the best point so far."""
+        """Run until the KKT residual is small; Ctrl-C returns the best point so far."""
         bounds = np.stack(problem.domain.bounds(problem.n), axis=1)
         run = Run(self, problem, self.tol, time_limit, callback)
         options = {"maxiter": self.inner_steps, "maxcor": _MEMORY, "gtol": 0.1 * self.tol, "ftol": 0.0}
@@ -87,10 +85,12 @@ class AugmentedLagrangian(Solver):
                 minimum = optimize.minimize(
                     augmented, x, jac=True, method="L-BFGS-B", bounds=bounds, options=options
                 )
+                # A failed line search returns its start.
                 moved = not np.array_equal(minimum.x, x)
                 x = np.asarray(minimum.x) if moved else _downhill(augmented, x, problem.domain)
                 point = problem.at(x)
                 run.record(k + 1, x, Evaluation(point.objective, point.constraints))
+                # λ ← max(0, λ + ρ f): with these the Lagrangian's gradient is that of the augmented one.
                 multipliers = augmented.multipliers_at(point)
                 if _residual(point, multipliers) <= self.tol:
                     return Status.STATIONARY
@@ -117,6 +117,7 @@ class _Augmented:
     def __call__(self, x: Floats) -> tuple[float, Floats]:
         """Return value and gradient: that of the Lagrangian with the multipliers that would come next."""
         point = self.problem.at(x.copy())
+        # [max(0, λ + ρ f)² − λ²] / 2ρ for each constraint, of derivative max(0, λ + ρ f).
         following = self.multipliers_at(point)
         squares = float(following @ following - self.multipliers @ self.multipliers) / (2 * self.weight)
         return point.objective + squares, point.lagrangian_gradient(following)
@@ -131,6 +132,7 @@ def _downhill(augmented: _Augmented, x: Floats, domain: Domain) -> Floats:
 
     L-BFGS begins with a step of length 1; where the penalty is steep its line search gives up on it.
     """
+    # From length 1 down to what rounding leaves of a step.
     value, gradient = augmented(x)
     step = gradient / max(float(np.linalg.norm(gradient)), 1.0)
     for halvings in range(_HALVINGS):

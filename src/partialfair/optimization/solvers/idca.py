@@ -8,17 +8,14 @@ from typing import Protocol
 import numpy as np
 
 from partialfair.optimization.problems import Capability, Problem, Subproblem
-from partialfair.optimization.solvers.inner.switching import Switching
 from partialfair.optimization.solvers.result import Callback, Result, Run, Solver
 from partialfair.optimization.solvers.status import Status
+from partialfair.optimization.solvers.switching import Switching
 from partialfair.utils.checks import check_count, check_number
 from partialfair.utils.typing import Floats
 
-__all__ = ["IDCA", "InnerSolver"]
-
-
 _WEAKLY_CONVEX_SHIFT = 1e-2
-"""μ for scores that are not linear. On a two-layer network 0 and .01 ended alike, .1 and 1 higher."""
+"""μ for scores that are not linear. On a two-layer network 0 and 0.01 ended equally low, 0.1 and 1 higher."""
 
 
 class InnerSolver(Protocol):
@@ -33,7 +30,7 @@ class InnerSolver(Protocol):
         """Infeasibility that it may leave."""
 
     def solve(self, subproblem: Subproblem, start: Floats) -> Floats:
-        """Return an ε-optimal point (eq. epsilonwk)."""
+        """Return an ε-optimal point of the convexified problem (section 6)."""
 
     def longer(self) -> InnerSolver | None:
         """Return the same solver with a larger budget, or None if that would not help."""
@@ -50,11 +47,11 @@ class IDCA(Solver):
     inner
         Solver of the subproblems; the paper's is `Switching`.
     mu
-        Shift of Assumption assume:DC A: every g_i gains ``μ/2 ‖v − x‖²``. By default the paper's 0 where
-        scores are linear in the parameters, and .01 elsewhere: there it is the ρ of weakly convex functions.
+        Shift of Assumption 6.3 A: every g_i gains ``μ/2 ‖v − x‖²``. By default the paper's 0 where
+        scores are linear in the parameters, and 0.01 elsewhere: there it is the ρ of weakly convex functions.
     tol
         An outer step that moves x by no more than this, relative to 1 + ‖x‖, asks the inner solver for a
-        longer run (T_k of thm:idca is not the same for all k); if there is none, the solve has stalled.
+        longer run (T_k of Theorem 6.5 is not the same for all k); if there is none, the solve has stalled.
     """
 
     max_iter: int = 200
@@ -80,7 +77,7 @@ class IDCA(Solver):
         time_limit: float | None = None,
         callback: Callback | None = None,
     ) -> Result:
-        """Run Algorithm 1 from a point that is feasible up to the inner tolerance.
+        """Run Algorithm 1 from a point that is feasible up to the inner tolerance (its line 1).
 
         Ctrl-C ends the run with the best point so far and status STOPPED.
         """
@@ -93,14 +90,15 @@ class IDCA(Solver):
         def algorithm(x: Floats) -> Status:
             inner: InnerSolver | None = self.inner
             run.record(0, x)
-            for k in range(self.max_iter):
+            for k in range(self.max_iter):  # Alg. 1, line 2
                 if inner is None:
                     return Status.STALLED
-                subproblem = problem.linearise(x, mu=mu)  # tangents of f⁻ at x, eq. (convexifyf)
+                subproblem = problem.linearise(x, mu=mu)  # tangents of f⁻ at x make f convex (section 6)
                 following = inner.solve(subproblem, x)  # Alg. 1, line 3
                 moved = np.linalg.norm(following - x)
                 x = following
                 run.record(k + 1, x)
+                # Theorem 6.5 lets the inner budget T_k differ: it grows only when it was too small to move x.
                 if moved <= self.tol * (1 + np.linalg.norm(x)):
                     inner = inner.longer()
             return Status.MAX_ITER

@@ -10,44 +10,70 @@ import numpy as np
 
 from partialfair.optimization.models.limited import Diagonal, LimitedMemory
 from partialfair.optimization.problems import Capability, Evaluation, Problem, certify
-from partialfair.optimization.solvers._descent import SECOND_ORDER, Descent, Point
-from partialfair.optimization.solvers._remembered import RememberedHessian
-from partialfair.optimization.solvers.inner.newton import NewtonSteps
+from partialfair.optimization.solvers.descent import DESCENT, SECOND_ORDER, Descent, Point, RememberedHessian
 from partialfair.optimization.solvers.newton import EXPECTED_CURVATURE, Newton
 from partialfair.optimization.solvers.result import Callback, Ended, Result, Run, Solver, unconstrained_start
+from partialfair.optimization.solvers.sqp import NewtonSteps
 from partialfair.optimization.solvers.status import Status
 from partialfair.utils.checks import check_count, check_number
 from partialfair.utils.typing import Floats
 
-__all__ = ["MultiStartSQP"]
 
-_SCOUT_STEPS = 12
-"""Steps from each start before the paths are compared."""
-_TURN_STEPS = 40
-"""Steps of a path's first turn; each round of turns has twice as many."""
-_STEPS_AGAIN = 20
-"""Steps from a start that is nearly a solution: its problem is corrected, and solved again, before long."""
-_NEAR, _PATIENCE = 10, 4
-"""Residual, in units of ε, below which a path is followed on, up to so many times the steps of its turn."""
-_ROUGHLY = 10.0
-"""Residual that is small enough for a sample, in units of ε: its solution is not that of all rows."""
-_FEW, _RENEWED_AFTER, _RENEWED_NEARBY = 256, 6, 3
-"""Parameters of a block whose eigenvalues cost little, and steps after which they are computed anew: far from
-solutions, and near them; with more parameters last steps alone cost less."""
-_NOT_MANY = 1500
-"""Parameters of a block up to which eigenvalues cost less than steps on very many rows: after steps on a
-sample of them they are computed once, where these led."""
-_TIMES_WITHOUT = 4
-"""Steps without Hessians cost less and lead less far: there may be so many times as many, also in a turn."""
-_NO_FALL = 1e-6
-"""A fall of the violations by no more, relative to them, is none."""
-_LOOKS_EVERY = 4
-"""Steps on kinks after which the certificate is looked at, which knows more kinks than a step: it may hold
-long before the residual of a step says so, and costs less than one."""
-_NO_STEP = 1e-10
-"""A step that moves x by no more, relative to 1 + ‖x‖, is none."""
-_MU = 1e-2
-"""Shift of the last resort, IDCA: its steps are longer than with that of the certificate, and still safe."""
+@dataclass(frozen=True)
+class ExplorationSettings:
+    """What tunes `MultiStartSQP`. Residuals are in units of ε.
+
+    Attributes
+    ----------
+    scout_steps
+        Steps from each start before the paths are compared.
+    turn_steps
+        Steps of a path's first turn; each round of turns has twice as many.
+    steps_again
+        Steps from a start that is nearly a solution: its problem is corrected, and solved again, before long.
+    near, patience
+        Residual below which a path is followed on, up to so many times the steps of its turn.
+    rough
+        Residual that is small enough for a sample: its solution is not that of all rows.
+    small_block, renewed_after, renewed_nearby
+        Parameters of a block whose eigenvalues cost little, and steps after which they are computed anew: far
+        from solutions, and near them; with more parameters last steps alone cost less.
+    medium_block
+        Parameters of a block up to which eigenvalues cost less than steps on very many rows: after steps on a
+        sample of them they are computed once, where these led.
+    times_without
+        Steps without Hessians cost less and lead less far: there may be so many times as many, also in a
+        turn.
+    no_fall
+        A fall of the violations by no more, relative to them, is none.
+    certified_every
+        Steps on kinks after which the certificate is computed, which knows more kinks than a step: it may
+        hold long before the residual of a step says so, and costs less than one.
+    no_step
+        A step that moves x by no more, relative to 1 + ‖x‖, is none.
+    mu
+        Shift of the last resort, IDCA: its steps are longer than with that of the certificate, and still
+        safe.
+    """
+
+    scout_steps: int = 12
+    turn_steps: int = 40
+    steps_again: int = 20
+    near: float = 10.0
+    patience: int = 4
+    rough: float = 10.0
+    small_block: int = 256
+    renewed_after: int = 6
+    renewed_nearby: int = 3
+    medium_block: int = 1500
+    times_without: int = 4
+    no_fall: float = 1e-6
+    certified_every: int = 4
+    no_step: float = 1e-10
+    mu: float = 1e-2
+
+
+SETTINGS = ExplorationSettings()
 
 
 @dataclass(frozen=True)
@@ -66,7 +92,7 @@ class MultiStartSQP(Solver):
     tol
         ε of the certificate.
     n_starts
-        How many starts: the one given, the best model that scores everybody alike, and random ones.
+        How many starts: the one given, the best model that gives all rows one score, and random ones.
     seed
         For the random ones.
     warm
@@ -95,7 +121,7 @@ class MultiStartSQP(Solver):
 
     def again(self) -> MultiStartSQP:
         """Return the solver for a start that is nearly a solution, and soon leads to one or to none."""
-        return replace(self, warm=True, max_iter=min(self.max_iter, _STEPS_AGAIN))
+        return replace(self, warm=True, max_iter=min(self.max_iter, SETTINGS.steps_again))
 
     def solve(
         self,
@@ -105,11 +131,11 @@ class MultiStartSQP(Solver):
         time_limit: float | None = None,
         callback: Callback | None = None,
     ) -> Result:
-        """Run until the certificate holds, or say why it does not; Ctrl-C keeps the best point so far."""
+        """Run until the certificate holds, or say why it does not; Ctrl-C returns the best point so far."""
         problem.domain.bounds(problem.n)  # or a sentence about domains that are not bounds
         run = Run(self, problem, self.tol, time_limit, callback)
         wide = problem.rows.parameters.block_size > self.largest_block
-        renewed_after = _RENEWED_NEARBY if self.warm else _RENEWED_AFTER
+        renewed_after = SETTINGS.renewed_nearby if self.warm else SETTINGS.renewed_after
         exploration = _Exploration(problem, run, self.max_iter, self.tol, renewed_after, wide)
 
         def algorithm(x: Floats) -> Status:
@@ -117,11 +143,13 @@ class MultiStartSQP(Solver):
             try:
                 run.record(0, x)
                 starts = self._starts(problem, x)
-                scouted = None if self.warm else self._scouted(exploration, starts)
+                # 1. On very many rows: explore a sample of them, and go on from where the best path led.
+                scouted = None if self.warm else self._explore_sample(exploration, starts)
                 if scouted is not None:
                     paths.append(scouted)
                     exploration.follow(scouted, exploration.turn_steps)
                     starts = self._starts(problem, x)
+                # 2. Some steps from each start, then ever longer turns, the most promising path first.
                 if scouted is None or not scouted.stationary:
                     self._explore(exploration, starts, paths)
                 if any(path.stationary for path in paths):
@@ -129,6 +157,7 @@ class MultiStartSQP(Solver):
                 elif self.warm and exploration.without_hessians:
                     ending = Status.STALLED  # the problem is corrected sooner than solved
                 else:
+                    # 3. Algorithm 1 from the best point: its convex subproblems always lead down.
                     ending = exploration.descend()
             except Ended as end:
                 if end.status is not Status.MAX_ITER:
@@ -144,25 +173,36 @@ class MultiStartSQP(Solver):
 
         return run.follow(problem.domain.project(start), algorithm)
 
-    def _scouted(self, exploration: _Exploration, starts: Iterator[Floats]) -> _Path | None:
+    def _starts(self, problem: Problem, start: Floats) -> Iterator[Floats]:
+        """Yield the start given, the best model that gives all rows one score, and random ones around it."""
+        constant = problem.constant_start
+        yield start
+        if self.n_starts > 1:
+            yield constant
+        rng = np.random.default_rng(self.seed)
+        spread = np.linalg.norm(start - constant) / np.sqrt(start.size)
+        for _ in range(self.n_starts - 2):
+            yield constant + spread * rng.normal(size=start.size)
+
+    def _explore_sample(self, exploration: _Exploration, starts: Iterator[Floats]) -> _Path | None:
         """Explore a sample of the rows, and return where the best path led, as one to go on with."""
         problem = exploration.problem
         sample = problem.sample(problem.enough_rows, self.seed)
         if sample is None:
             return None
-        scouting = replace(exploration, problem=sample, tol=_ROUGHLY * self.tol)
+        scouting = replace(exploration, problem=sample, tol=SETTINGS.rough * self.tol)
         paths: list[_Path] = []
         try:
             self._explore(scouting, starts, paths)
         finally:
             exploration.steps = scouting.steps
             problem.n_passes += int(np.ceil(sample.share * sample.n_passes))
-        best = min(paths, key=_Path.worth)
+        best = min(paths, key=_Path.sort_key)
         return exploration.path(best.at.x, best.descent)
 
     def _explore(self, exploration: _Exploration, starts: Iterator[Floats], paths: list[_Path]) -> None:
         """Set out from all starts, then follow the paths in turn until one is stationary or all are stuck."""
-        n_steps = exploration.turn_steps if self.warm else _SCOUT_STEPS
+        n_steps = exploration.turn_steps if self.warm else SETTINGS.scout_steps
         setting_out = map(exploration.path, starts)
         for path in setting_out if self.warm else list(setting_out):
             paths.append(path)
@@ -172,17 +212,13 @@ class MultiStartSQP(Solver):
             # Other starts may lead to better solutions, but not soon where steps do without Hessians.
             if exploration.without_hessians and (self.warm or path.stationary):
                 break
-        exploration.take_turns(paths)
-
-    def _starts(self, problem: Problem, start: Floats) -> Iterator[Floats]:
-        alike = problem.constant_start
-        yield start
-        if self.n_starts > 1:
-            yield alike
-        rng = np.random.default_rng(self.seed)
-        spread = np.linalg.norm(start - alike) / np.sqrt(start.size)
-        for _ in range(self.n_starts - 2):
-            yield alike + spread * rng.normal(size=start.size)
+        n_steps = exploration.turn_steps
+        while not all(path.stuck for path in paths):
+            for path in sorted(paths, key=_Path.sort_key):
+                exploration.follow(path, n_steps)
+                if path.stationary:
+                    return
+            n_steps *= 2  # some creep while others arrive
 
 
 @dataclass(eq=False)
@@ -194,10 +230,10 @@ class _Path:
     stuck: bool = False
     stationary: bool = False
 
-    def worth(self) -> tuple[bool, float]:
-        """Order paths: those that go on first, then by the objective, with violations at the going price."""
-        price = max(self.descent.price, 1.0)
-        return self.stuck and not self.stationary, self.at.objective + price * self.violations()
+    def sort_key(self) -> tuple[bool, float]:
+        """Order paths: those that go on first, then by the objective with its penalty on violations."""
+        penalty = max(self.descent.penalty, 1.0)
+        return self.stuck and not self.stationary, self.at.objective + penalty * self.violations()
 
     def violations(self) -> float:
         """Return their sum."""
@@ -206,7 +242,19 @@ class _Path:
 
 @dataclass(eq=False)
 class _Exploration:
-    """Counts steps, whatever takes them."""
+    """Takes steps on a problem, and counts those of all phases together.
+
+    Attributes
+    ----------
+    renewed_after
+        Steps after which the Hessian of small blocks is computed anew.
+    wide
+        Whether blocks are too large to be factored.
+    without_hessians
+        Whether steps do without them.
+    turn_steps, max_steps
+        Steps of a path's first turn, and of all phases together.
+    """
 
     problem: Problem
     run: Run
@@ -216,48 +264,34 @@ class _Exploration:
     wide: bool
     steps: int = 0
 
-    @property
-    def few(self) -> bool:
-        """Whether blocks of Hessians are so small that they are computed now and then."""
-        return self.problem.rows.parameters.block_size <= _FEW
-
-    @property
-    def without_hessians(self) -> bool:
-        """Whether steps do without them."""
-        return self.wide or not (self.few or self.problem.has_kinks)
-
-    @property
-    def _times_as_many(self) -> int:
-        """Steps that there may be, in units of those with Hessians."""
-        return _TIMES_WITHOUT if self.without_hessians else 1
-
-    @property
-    def turn_steps(self) -> int:
-        """Steps of a path's first turn."""
-        return _TURN_STEPS * self._times_as_many
+    def __post_init__(self) -> None:
+        self.small = self.problem.rows.parameters.block_size <= SETTINGS.small_block
+        self.without_hessians = self.wide or not (self.small or self.problem.has_kinks)
+        times_as_many = SETTINGS.times_without if self.without_hessians else 1
+        self.turn_steps = SETTINGS.turn_steps * times_as_many
+        self.max_steps = self.max_iter * times_as_many
 
     def path(self, start: Floats, like: Descent | None = None) -> _Path:
         """Set out from a start, with nothing known or with what steps on a problem like this one know."""
-        at = self.problem.at(self.problem.domain.project(start))
+        problem = self.problem
+        at = problem.at(problem.domain.project(start))
         self._count(at)
         # The certificate is computed anew at the end, with other multipliers: leave it some room.
         tol = 0.5 * self.tol
         if like is not None:
-            descent = like.on(self.problem.at, tol)
-            remembered, size = descent.remembered, self.problem.rows.parameters.block_size
-            if remembered is not None and _FEW < size <= _NOT_MANY:
-                descent.remembered = replace(remembered, renewed_after=_TURN_STEPS)
+            descent = like.on(problem.at, tol)
+            remembered, size = descent.remembered, problem.rows.parameters.block_size
+            if remembered is not None and SETTINGS.small_block < size <= SETTINGS.medium_block:
+                descent.remembered = replace(remembered, renewed_after=SETTINGS.turn_steps)
             return _Path(at, descent)
-        diagonal = Diagonal(self.problem.penalties, EXPECTED_CURVATURE)
+        memory = LimitedMemory.start(Diagonal(problem.penalties, EXPECTED_CURVATURE), problem.n)
         descent = Descent(
-            self.problem.at,
-            np.zeros(self.problem.m),
+            problem.at,
+            np.zeros(problem.m),
             tol,
-            self.problem.domain,
-            remembered=RememberedHessian(
-                LimitedMemory.start(diagonal, self.problem.n), self.renewed_after if self.few else None
-            ),
-            has_kinks=self.problem.has_kinks,
+            problem.domain,
+            remembered=RememberedHessian(memory, self.renewed_after if self.small else None),
+            has_kinks=problem.has_kinks,
             factors=not self.wide,
         )
         return _Path(at, descent)
@@ -265,38 +299,27 @@ class _Exploration:
     def follow(self, path: _Path, n_steps: int) -> None:
         """Advance along a path, to its end at most; if that is near, by more steps than it is given.
 
-        A path on which violations do not fall at the largest price ends: it creeps where they are stationary.
+        A path on which violations do not fall at the largest penalty ends: it creeps where they are
+        stationary.
         """
-        before = path.violations()
-        for step in range(_PATIENCE * n_steps):
-            near = path.descent.residual <= _NEAR * self.tol
+        before, every = path.violations(), SETTINGS.certified_every
+        for step in range(SETTINGS.patience * n_steps):
+            near = path.descent.residual <= SETTINGS.near * self.tol
             if path.stuck or (step >= n_steps and not near):
                 break
             following = path.descent.advance(path.at)
             if following is None:
                 path.stuck = True
                 path.stationary = path.descent.residual <= path.descent.tol
-            else:
-                path.at = following
-                self._count(path.at)
-                if path.descent.sharpened and step % _LOOKS_EVERY == _LOOKS_EVERY - 1:
-                    path.stuck = path.stationary = self._is_certified(path.at)
-        if path.descent.pays_most and path.violations() > max(self.tol, (1 - _NO_FALL) * before):
-            path.stuck = True
-
-    def _is_certified(self, at: Point) -> bool:
-        """Whether the certificate holds at a point already, with multipliers of its own."""
-        return certify(self.problem, at.x, tol=self.tol).holds(self.tol)
-
-    def take_turns(self, paths: list[_Path]) -> None:
-        """Follow the most promising path, then the next, with ever more steps, until one is stationary."""
-        n_steps = self.turn_steps
-        while not all(path.stuck for path in paths):
-            for path in sorted(paths, key=_Path.worth):
-                self.follow(path, n_steps)
-                if path.stationary:
-                    return
-            n_steps *= 2
+                continue
+            path.at = following
+            self._count(path.at)
+            if path.descent.sharpened and step % every == every - 1:
+                # With multipliers of its own it may hold already.
+                path.stuck = path.stationary = self._is_certified(path.at.x)
+        # Infeasible and stationary for the violations: no larger penalty would change anything.
+        if path.descent.penalty >= DESCENT.max_penalty:
+            path.stuck |= path.violations() > max(self.tol, (1 - SETTINGS.no_fall) * before)
 
     def descend(self) -> Status:
         """Take IDCA steps from the best point until the certificate holds or they no longer move."""
@@ -305,28 +328,27 @@ class _Exploration:
         if self.wide:  # subproblems need Hessians
             return Status.STALLED
         x = self.run.best.x
-        self._record(self.problem.at(x))  # another path may have come last, and the last point is the answer
-        while not certify(self.problem, x, tol=self.tol).holds(self.tol):
-            following = NewtonSteps(epsilon=0.1 * self.tol).solve(self.problem.linearise(x, mu=_MU), x)
-            if np.linalg.norm(following - x) <= _NO_STEP * (1 + np.linalg.norm(x)):
-                return self._leave(x)
+        at = self.problem.at(x)  # another path may have come last, and the last point is the answer
+        self.run.record(self.steps, x, Evaluation(at.objective, at.constraints))
+        inner = NewtonSteps(epsilon=0.1 * self.tol)
+        while not self._is_certified(x):
+            following = inner.solve(self.problem.linearise(x, mu=SETTINGS.mu), x)  # Alg. 1, line 3
+            if np.linalg.norm(following - x) <= SETTINGS.no_step * (1 + np.linalg.norm(x)):
+                # Kinks that stand in f⁺ and in f⁻ hold IDCA, and not SQP.
+                path = self.path(x)
+                self.follow(path, self.turn_steps)
+                return Status.CONVERGED if path.stationary else Status.STALLED
             x = following
             self._count(self.problem.at(x))
         return Status.CONVERGED
 
-    def _leave(self, x: Floats) -> Status:
-        """Take SQP steps from a point that holds IDCA: kinks that stand in f⁺ and in f⁻ do, and not SQP."""
-        path = self.path(x)
-        self.follow(path, self.turn_steps)
-        return Status.CONVERGED if path.stationary else Status.STALLED
+    def _is_certified(self, x: Floats) -> bool:
+        return certify(self.problem, x, tol=self.tol).holds(self.tol)
 
     def _count(self, at: Point) -> None:
+        """Count a step, and write it down, unless it is on a sample."""
         self.steps += 1
-        self._record(at)
-        if self.steps >= self.max_iter * self._times_as_many:
-            raise Ended(Status.MAX_ITER)
-
-    def _record(self, at: Point) -> None:
-        """Write a point down, unless it is one of a sample."""
         if self.problem is self.run.problem:
             self.run.record(self.steps, at.x, Evaluation(at.objective, at.constraints))
+        if self.steps >= self.max_steps:
+            raise Ended(Status.MAX_ITER)

@@ -11,30 +11,51 @@ from scipy.optimize import OptimizeResult, minimize
 from partialfair.exceptions import InputError
 from partialfair.optimization.problems import Capability, Evaluation, Problem, ProblemPoint, WholeSpace
 from partialfair.optimization.problems.elastic import ElasticModel, StepBounds
-from partialfair.optimization.problems.kinks import no_kinks
-from partialfair.optimization.solvers._descent import LEAST_CONCAVE_SHARE
+from partialfair.optimization.problems.local import no_kinks
+from partialfair.optimization.solvers.descent import DESCENT
 from partialfair.optimization.solvers.result import Callback, Ended, Result, Run, Solver
-from partialfair.optimization.solvers.status import Status
+from partialfair.optimization.solvers.status import CUT_SHORT, Status
 from partialfair.utils.checks import check_count, check_number
 from partialfair.utils.clock import check_clock
 from partialfair.utils.typing import Floats
 
-__all__ = ["EXPECTED_CURVATURE", "Newton"]
-
 EXPECTED_CURVATURE = 0.25
 """Second derivative of the loss that is expected along features that are measured in their spreads."""
-_ROUNDING = 1e-14
-"""By how much an objective may seem to rise, relative to 1 + its size."""
-_RIDGE = 1e-12
-"""First multiple of the identity that is added to a Hessian; ten times as much where it is singular."""
-_FIRST_HELD, _LARGEST_HELD = 1e-3, 1e3
-"""Multiples of the identity between which one is added where it does not settle which bounds hold a step."""
-_FAR, _ROUGHLY = 0.05, 1e-3
-"""Gradient at a start that a sample of the rows improves, and at its end: that is not the minimum of all."""
-_PAIRS = 20
-"""Steps that L-BFGS remembers."""
-_HALVINGS, _ENOUGH = 40, 1e-4
-"""Of a step, and the share of the predicted fall that it must achieve (Armijo)."""
+
+
+@dataclass(frozen=True)
+class NewtonSettings:
+    """What tunes `Newton`.
+
+    Attributes
+    ----------
+    rounding
+        By how much an objective may seem to rise, relative to 1 + its size.
+    ridge
+        First multiple of the identity that is added to a Hessian; ten times as much where it is singular.
+    first_held, largest_held
+        Multiples between which one is added where it does not settle which bounds hold a step.
+    far, rough
+        Gradient at a start that a sample of the rows improves, and at its end, which is not the minimum of
+        all rows anyway.
+    n_pairs
+        Steps that L-BFGS remembers.
+    halvings, enough
+        Of a step, and the part of the predicted fall that it must achieve (Armijo).
+    """
+
+    rounding: float = 1e-14
+    ridge: float = 1e-12
+    first_held: float = 1e-3
+    largest_held: float = 1e3
+    far: float = 0.05
+    rough: float = 1e-3
+    n_pairs: int = 20
+    halvings: int = 40
+    enough: float = 1e-4
+
+
+SETTINGS = NewtonSettings()
 
 
 @dataclass(frozen=True)
@@ -92,25 +113,26 @@ class Newton(Solver):
 
     def _nearer(self, problem: Problem, start: Floats) -> Floats:
         """Return the minimum of a sample of the rows, if they are many and the start is far from theirs."""
-        if _left_of_gradient(problem.at(start)) <= _FAR:
+        if _stationarity(problem.at(start)) <= SETTINGS.far:
             return start
         sample = problem.sample(problem.enough_rows)
         if sample is None:
             return start
-        rough = replace(self, tol=max(self.tol, _ROUGHLY)).solve(sample, start)
+        rough = replace(self, tol=max(self.tol, SETTINGS.rough)).solve(sample, start)
         problem.n_passes += int(np.ceil(sample.share * sample.n_passes))
-        if rough.ended in (Status.STOPPED, Status.TIME_LIMIT):
+        if rough.ended in CUT_SHORT:
             raise Ended(rough.ended)
         return rough.x
 
     def _factor(self, problem: Problem, start: Floats, run: Run) -> Status:
-        at, ridge = problem.at(start), _RIDGE
+        """Factor the Hessian at every step."""
+        at, ridge = problem.at(start), SETTINGS.ridge
         for k in range(self.max_iter):
-            gradient = at.objective_gradient()
-            if _left_of_gradient(at) <= self.tol:
+            if _stationarity(at) <= self.tol:
                 return Status.CONVERGED
+            # A ridge that a singular Hessian needed is needed at the next point as well.
             step, ridge = _newton_step(at, ridge)
-            following = _downhill(at, step, gradient)
+            following = _downhill(at, step)
             if following is None:
                 return Status.STALLED
             at = following
@@ -118,117 +140,97 @@ class Newton(Solver):
         return Status.MAX_ITER
 
     def _conjugate(self, problem: Problem, start: Floats, run: Run) -> Status:
-        # In units in which second derivatives are alike: rare features have large penalties.
+        """Never form the Hessian: L-BFGS, then conjugate gradients in a trust region."""
+        # In units in which second derivatives are similar: rare features have large penalties.
         units = 1 / np.sqrt(problem.penalties + EXPECTED_CURVATURE)
-        trials = _LastPoint(problem, units)
+        last = problem.at(start)
+
+        def at(scaled: Floats) -> ProblemPoint:
+            # Value, gradient and curvature at one point share its scores: the last point is remembered.
+            nonlocal last
+            x = problem.domain.project(units * scaled)  # rounding may leave a box
+            if not np.array_equal(last.x, x):
+                last = problem.at(x)
+            return last
+
+        def gradient(scaled: Floats) -> Floats:
+            return units * at(scaled).objective_gradient()
 
         def record(intermediate_result: OptimizeResult) -> None:
-            at = trials.at(np.asarray(intermediate_result.x))
-            run.record(len(run.history), at.x, Evaluation(at.objective, at.constraints))
-            if _left_of_gradient(at) <= self.tol:
+            here = at(np.asarray(intermediate_result.x))
+            run.record(len(run.history), here.x, Evaluation(here.objective, here.constraints))
+            if _stationarity(here) <= self.tol:
                 raise StopIteration
 
-        def arrived(ended: OptimizeResult) -> bool:
+        def has_arrived(ended: OptimizeResult) -> bool:
             x = problem.domain.project(units * ended.x)
             return problem.domain.stationarity(x, ended.jac / units) <= self.tol
 
         bounded = not isinstance(problem.domain, WholeSpace)
-        enough = {"ftol": 0.0} if bounded else {}
         # Far from the minimum steps by gradients alone cost least; with bounds they must lead all the way.
-        near = minimize(
-            trials.value,
+        ended = minimize(
+            lambda scaled: at(scaled).objective,
             start / units,
-            jac=trials.gradient,
+            jac=gradient,
             method="L-BFGS-B",
             bounds=np.stack(problem.domain.bounds(problem.n), axis=1) / units[:, None],
             callback=record,
-            options={"gtol": 0.0, "maxcor": _PAIRS, "maxiter": self.max_iter} | enough,
+            options={"gtol": 0.0, "maxcor": SETTINGS.n_pairs, "maxiter": self.max_iter}
+            | ({"ftol": 0.0} if bounded else {}),
         )
-        if arrived(near):
+        if not (has_arrived(ended) or bounded):
+            ended = minimize(
+                lambda scaled: at(scaled).objective,
+                ended.x,
+                jac=gradient,
+                hessp=lambda scaled, p: units * at(scaled).hessian_product(units * p),
+                method="trust-ncg",
+                callback=record,
+                options={"gtol": 0.0, "maxiter": self.max_iter, "max_trust_radius": 1e6},
+            )
+        if has_arrived(ended):
             return Status.CONVERGED
-        if bounded:
-            return Status.MAX_ITER if near.nit >= self.max_iter else Status.STALLED
-        minimum = minimize(
-            trials.value,
-            near.x,
-            jac=trials.gradient,
-            hessp=trials.hessian_product,
-            method="trust-ncg",
-            callback=record,
-            options={"gtol": 0.0, "maxiter": self.max_iter, "max_trust_radius": 1e6},
-        )
-        if arrived(minimum):
-            return Status.CONVERGED
-        return Status.MAX_ITER if minimum.nit >= self.max_iter else Status.STALLED
+        return Status.MAX_ITER if ended.nit >= self.max_iter else Status.STALLED
 
 
-def _left_of_gradient(at: ProblemPoint) -> float:
+def _stationarity(at: ProblemPoint) -> float:
     """Return ``min ‖∇f_0 + n‖`` over the normal cone of the domain."""
     return at.problem.domain.stationarity(at.x, at.objective_gradient())
 
 
 def _newton_step(at: ProblemPoint, ridge: float) -> tuple[Floats, float]:
-    """Return the Newton step within the domain, and the ridge that a singular Hessian took."""
-    problem, share, held = at.problem, 1.0, 0.0
+    """Return the Newton step within the domain, and the ridge that a singular Hessian needed."""
+    problem, concave_part, held = at.problem, 1.0, 0.0
     convex, concave = at.objective_hessians()
     no_rows, bounds = np.empty((0, problem.n)), StepBounds(*problem.domain.room(at.x))
     while True:
         check_clock()
         try:
-            hessian = convex if concave is None else convex.minus(concave, share)
+            hessian = convex if concave is None else convex.minus(concave, concave_part)
+            factor = hessian.cholesky(ridge + held)
             model = ElasticModel(
-                hessian.cholesky(ridge + held),
-                at.objective_gradient(),
-                no_rows,
-                no_kinks(problem.n, 0),
-                0.0,
-                bounds,
+                factor, at.objective_gradient(), no_rows, no_kinks(problem.n, 0), 0.0, bounds
             )
             step = model.step(np.empty(0))
         except np.linalg.LinAlgError:
             # Less of the concave part, if there is one; the rest is singular up to rounding.
-            differs = share > LEAST_CONCAVE_SHARE and concave is not None
-            share, ridge = (share / 2, ridge) if differs else (0.0, 10 * ridge)
+            if concave_part > DESCENT.min_concave_part and concave is not None:
+                concave_part /= 2
+            else:
+                concave_part, ridge = 0.0, 10 * ridge
             continue
-        if step.settled or held > _LARGEST_HELD:
+        if step.settled or held > SETTINGS.largest_held:
             return step.p, ridge
-        held = max(10 * held, _FIRST_HELD)
+        held = max(10 * held, SETTINGS.first_held)
 
 
-def _downhill(at: ProblemPoint, step: Floats, gradient: Floats) -> ProblemPoint | None:
+def _downhill(at: ProblemPoint, step: Floats) -> ProblemPoint | None:
     """Halve a step until the objective falls enough (Armijo); None if it never does."""
-    slope, slack = float(gradient @ step), _ROUNDING * (1 + abs(at.objective))
-    for halvings in range(_HALVINGS):
+    slope = float(at.objective_gradient() @ step)
+    slack = SETTINGS.rounding * (1 + abs(at.objective))
+    for halvings in range(SETTINGS.halvings):
         length = 0.5**halvings
         trial = at.problem.at(at.problem.domain.project(at.x + length * step))  # rounding may leave a box
-        if trial.objective <= at.objective + _ENOUGH * length * slope + slack:
+        if trial.objective <= at.objective + SETTINGS.enough * length * slope + slack:
             return trial
     return None
-
-
-class _LastPoint:
-    """Oracles at the last point asked for, in other units: value, gradient and curvature share its scores."""
-
-    def __init__(self, problem: Problem, units: Floats) -> None:
-        self.problem = problem
-        self.units = units
-        self.last: ProblemPoint | None = None
-
-    def at(self, scaled: Floats) -> ProblemPoint:
-        """Return the oracles at a point."""
-        x = self.problem.domain.project(self.units * scaled)  # rounding may leave a box
-        if self.last is None or not np.array_equal(self.last.x, x):
-            self.last = self.problem.at(x)
-        return self.last
-
-    def value(self, scaled: Floats) -> float:
-        """Return f_0."""
-        return self.at(scaled).objective
-
-    def gradient(self, scaled: Floats) -> Floats:
-        """Return its gradient."""
-        return self.units * self.at(scaled).objective_gradient()
-
-    def hessian_product(self, scaled: Floats, direction: Floats) -> Floats:
-        """Return its Hessian times a direction."""
-        return self.units * self.at(scaled).hessian_product(self.units * direction)

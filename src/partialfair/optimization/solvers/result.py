@@ -1,4 +1,4 @@
-"""What a solver is, how a solve is kept account of, and what comes out of it."""
+"""What a solver is, the account of a solve, and its result."""
 
 from __future__ import annotations
 
@@ -23,18 +23,6 @@ from partialfair.utils.clock import (
     ignore_deadline,
 )
 from partialfair.utils.typing import Floats
-
-__all__ = [
-    "Callback",
-    "Ended",
-    "Record",
-    "Result",
-    "Run",
-    "Solver",
-    "as_solver",
-    "feasible_start",
-    "unconstrained_start",
-]
 
 _NEARLY_FEASIBLE = 1e-2
 """By how much a start may violate the constraints more than another and still be taken for feasible."""
@@ -87,7 +75,7 @@ class Result:
 
     @property
     def status(self) -> Status:
-        """What may be said of the point as long as nobody has computed its certificate."""
+        """What may be said of the point before its certificate is computed."""
         return decide_status(self.ended, feasible=self.feasible)
 
 
@@ -111,10 +99,10 @@ class Solver(ABC):
         time_limit: float | None = None,
         callback: Callback | None = None,
     ) -> Result:
-        """Return the best point found from ``start`` within some seconds; `Run` keeps its books."""
+        """Return the best point found from ``start`` within some seconds; `Run` does the accounting."""
 
     def start(self, problem: Problem, free: Floats, last: Floats | None = None) -> Floats:
-        """Return where to start: by default at a model that scores everybody alike, which is feasible.
+        """Return where to start: by default at a model that gives all rows one score, which is feasible.
 
         Parameters
         ----------
@@ -133,11 +121,12 @@ class Solver(ABC):
 
 
 def feasible_start(problem: Problem, last: Floats | None) -> Floats:
-    """Return the last solution if it is nearly feasible, else the best model that scores everybody alike.
+    """Return the last solution if it is nearly feasible, else the best model that gives all rows one score.
 
-    The paper's methods need a feasible start (Assumption assume:DC E). Where a constraint has a threshold of
+    The paper's methods need a feasible start (Assumption 6.3 E). Where a constraint has a threshold of
     its own, w = 0 may be more feasible than that model.
     """
+    # In ascending order of what is likely to be a good start: the last nearly feasible one is chosen.
     candidates = [problem.trivial_start, problem.constant_start]
     if last is not None:
         candidates.append(last)
@@ -203,6 +192,7 @@ class Seen(NamedTuple):
 
     def better_than(self, other: Seen | None) -> bool:
         """Feasible beats infeasible; then the lower objective, or the lower violation."""
+        # The paper's 𝒯: infeasible iterates count only as long as none is feasible.
         if other is None or self.feasible != other.feasible:
             return other is None or self.feasible
         if self.feasible:
@@ -261,6 +251,7 @@ class Run:
     def follow(self, start: Floats, algorithm: Callable[[Floats], Status]) -> Result:
         """Run an algorithm from a start to its end, or to that of the time or of the user's patience."""
         with deadline(deadline_in(self.time_limit)):
+            # However it ends, the best point so far is an answer.
             try:
                 status = algorithm(start)
             except Ended as end:
@@ -285,7 +276,7 @@ class Run:
 
     def _remember(self, step: int, x: Floats, known: Evaluation | None) -> tuple[Record, Floats]:
         """Add a point to the history; return its line and the best point so far."""
-        with ignore_deadline():
+        with ignore_deadline():  # a point that was reached in time counts
             evaluation = self.problem.evaluate(x) if known is None else known
         if not (np.isfinite(evaluation.objective) and np.isfinite(evaluation.violation)):
             raise Ended(Status.NONFINITE)
@@ -293,6 +284,7 @@ class Run:
         if self.last.better_than(self.best):
             self.best = self.last
         assert self.best is not None
+        # Passes and seconds are the solver's own: see `off_the_clock`.
         line = Record(step, self.problem.n_passes, self._seconds, evaluation.objective, evaluation.violation)
         self.history.append(line)
         return line, self.best.x
@@ -301,6 +293,7 @@ class Run:
         """Return the best point, or if the solver says that it arrived the last."""
         if self.best is None or self.last is None:
             raise FloatingPointError("the starting point has a loss or constraint that is not finite")
+        # A point with a lower objective that is not stationary may have been passed on the way.
         arrived = ended in (Status.CONVERGED, Status.STATIONARY)
         x, values, feasible = self.last if arrived else self.best
         return Result(x, ended, values.objective, values.violation, feasible, tuple(self.history))

@@ -1,20 +1,22 @@
-"""Sequential quadratic programming: one small quadratic program a step, in the multipliers alone."""
+"""Sequential quadratic programming: one small quadratic program a step, in the multipliers alone.
+
+`SQP` solves the DC problem itself, `NewtonSteps` the convex subproblems of IDCA; both take the steps of
+`partialfair.optimization.solvers.descent`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from partialfair.optimization.problems import Capability, Evaluation, Problem
-from partialfair.optimization.solvers._descent import SECOND_ORDER, Descent, Point
+from partialfair.optimization.problems import Capability, Evaluation, Problem, Subproblem
+from partialfair.optimization.solvers.descent import SECOND_ORDER, Descent, Point
 from partialfair.optimization.solvers.result import Callback, Result, Run, Solver
 from partialfair.optimization.solvers.status import Status
 from partialfair.utils.checks import check_count, check_number
 from partialfair.utils.typing import Floats
-
-__all__ = ["SQP"]
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class SQP(Solver):
     """Newton steps on the Lagrangian under linearised constraints, safeguarded by an exact penalty.
 
     The start need not be feasible, and few passes over the data are needed; see
-    `partialfair.optimization.solvers._descent` for what a step does.
+    `partialfair.optimization.solvers.descent` for what a step does.
 
     Parameters
     ----------
@@ -49,7 +51,7 @@ class SQP(Solver):
         time_limit: float | None = None,
         callback: Callback | None = None,
     ) -> Result:
-        """Run until the KKT residual is small or no step helps; Ctrl-C keeps the best point so far."""
+        """Run until the KKT residual is small or no step helps; Ctrl-C returns the best point so far."""
         problem.domain.bounds(problem.n)  # or a sentence about domains that are not bounds
         run = Run(self, problem, self.tol, time_limit, callback)
 
@@ -59,10 +61,53 @@ class SQP(Solver):
             at: Point = problem.at(x)
             for k in range(self.max_iter):
                 following = descent.advance(at)
-                if following is None:
+                if following is None:  # stationary, or no step of any length helps
                     return Status.CONVERGED if descent.residual <= self.tol else Status.STALLED
                 at = following
                 run.record(k + 1, at.x, Evaluation(at.objective, at.constraints))
             return Status.MAX_ITER
 
         return run.follow(problem.domain.project(start), algorithm)
+
+
+@dataclass(frozen=True)
+class NewtonSteps:
+    """Newton model of the loss, tangents and kinks of the convex parts, one quadratic program a step.
+
+    Parameters
+    ----------
+    n_steps
+        Steps at most.
+    epsilon
+        Residual of the subproblem's KKT conditions to reach.
+    smallest
+        What `longer` may lower it to.
+    """
+
+    n_steps: int = 30
+    epsilon: float = 1e-4
+    smallest: float = 1e-7
+
+    requires: ClassVar[frozenset[Capability]] = SECOND_ORDER
+
+    def __post_init__(self) -> None:
+        check_count(self.n_steps, "n_steps of NewtonSteps")
+        check_number(self.epsilon, "epsilon of NewtonSteps", above=0.0)
+
+    def solve(self, subproblem: Subproblem, start: Floats) -> Floats:
+        """Return a point whose residual is small, or the last that was reached."""
+        subproblem.domain.bounds(start.size)  # or a sentence about domains that are not bounds
+        at: Point = subproblem.at(start)
+        # Each subproblem begins anew: its tangents, and so its multipliers and kinks, are others.
+        descent = Descent(subproblem.at, np.zeros(subproblem.problem.m), self.epsilon, subproblem.domain)
+        for _ in range(self.n_steps):
+            following = descent.advance(at)
+            if following is None:
+                break
+            at = following
+        return at.x
+
+    def longer(self) -> NewtonSteps | None:
+        """Return the same with a smaller residual to reach."""
+        smaller = self.epsilon / 10
+        return replace(self, epsilon=smaller) if smaller >= self.smallest else None

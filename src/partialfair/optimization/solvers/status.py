@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["CUT_SHORT", "GOOD", "Status", "decide_status", "decide_status_on_new_rows"]
-
 
 class Status(StrEnum):
     """Endings; running out of steps is not infeasibility, and neither is convergence.
 
     STATIONARY is what first-order solvers call a point at which the gradient of the Lagrangian vanishes; only
     a certificate makes it CONVERGED. FEASIBLE is a model whose exact gaps are small enough, where no
-    certified point that keeps the promise was found beside it. NOT_CERTIFIED is a fit for new people whose
-    rows held out do not show of any model that its gap is small enough.
+    certified point was found that satisfies the constraint. NOT_CERTIFIED is a fit for the population whose
+    held-out rows do not show of any model that its gap is small enough.
     """
 
     CONVERGED = "converged"
@@ -29,10 +27,10 @@ class Status(StrEnum):
 
 
 GOOD = (Status.CONVERGED, Status.FEASIBLE)
-"""Endings of fits whose model is what was asked for."""
+"""Endings of fits whose model satisfies the constraint."""
 
 CUT_SHORT = (Status.TIME_LIMIT, Status.STOPPED)
-"""Endings of solves that somebody ended."""
+"""Endings of solves that the clock or the user ended."""
 
 
 def decide_status(
@@ -47,10 +45,10 @@ def decide_status(
     feasible
         Whether the point satisfies the constraints up to the solver's tolerance.
     certified
-        Whether the certificate of the point holds, or of another that is no better and keeps the promise,
-        too; None if nobody has looked.
+        Whether the certificate of the point holds, or of another that is no better and satisfies the
+        constraint, too; None if it was not computed.
     satisfied
-        Whether exact gaps are small enough; None if that is not asked for.
+        Whether exact gaps are small enough; None if they were not computed.
     """
     claimed = certified is None and ended is Status.CONVERGED and feasible
     if (certified or claimed) and satisfied is not False:
@@ -62,7 +60,7 @@ def decide_status(
     if not feasible or satisfied is False:
         return Status.NO_FEASIBLE_POINT
     if ended is Status.CONVERGED and certified is False:
-        return Status.STALLED  # it converged by the solver's own lights only
+        return Status.STALLED  # it converged as far as the solver knows, and the certificate says no
     return ended
 
 
@@ -72,9 +70,9 @@ def decide_status_on_new_rows(ended: Status, *, certified: bool, cut: Status | N
     Parameters
     ----------
     ended
-        The status of its own fit, which kept a promise about the training rows or did not.
+        The status of its own fit, which satisfied the constraint on the training set or did not.
     certified
-        Whether rows held out show that it keeps the promise about new people.
+        Whether held-out rows show that it satisfies the constraint in the population.
     cut
         What cut the search for models short, if anything did.
     """

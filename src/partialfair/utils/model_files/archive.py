@@ -1,4 +1,4 @@
-"""Archives from strangers, written anew: what skops then opens is as large as it says, and holds no tricks.
+"""Archives of unknown origin, written anew: what skops then opens is as large as it says, without tricks.
 
 A zip file may claim any size for its members, overlap them, or name one many times; skops believes it, keeps
 a copy for every mention, and follows references between the nodes of ``schema.json``, of which thirty can
@@ -24,39 +24,56 @@ from partialfair.exceptions import InputError
 from partialfair.utils.model_files.lightgbm import check_booster_node
 from partialfair.utils.model_files.nodes import check_tree_node
 
-__all__ = ["rewritten"]
-
 SCHEMA = "schema.json"
 
-_SMALL, _HIGHEST_RATIO = 1 << 27, 50
-"""Bytes: a model may unpack to 128 MiB, or to fifty times its file; loading makes three copies of that."""
 
-_SMALL_SCHEMA, _SCHEMA_RATIO = 1 << 25, 40
-_FEW_NODES, _BYTES_A_NODE = 50_000, 8
-"""A node takes skops some 10 to 100 µs. Models have one for every attribute and every level of a column of
-text: thousands, or hundreds of thousands where tables are wide. Such files grow by 16 bytes for a node, and
-their schemas by 20 to 30 for each of those."""
+@dataclass(frozen=True)
+class ArchiveLimits:
+    """How large a model's archive may be.
 
-_NEVER = {"BytearrayNode": "bytearray"}
-"""What no model holds, and skops would unpack as a list of integers."""
+    Attributes
+    ----------
+    small, ratio
+        A model may unpack to so many bytes, or to so many times its file; loading makes three copies of that.
+    small_schema, schema_ratio
+        The same of the schema.
+    few_nodes, bytes_per_node
+        A node takes skops some 10 to 100 µs. Models have one for every attribute and every level of a column
+        of text: thousands, or hundreds of thousands where tables are wide. Such files grow by 16 bytes for a
+        node, and their schemas by 20 to 30 for each of those.
+    members
+        Files in the archive.
+    longest_side
+        Rows or columns of a sparse matrix, which is as small as its entries until somebody works with it.
+    streams
+        Random numbers come from pools of four; the time to fill one grows with its square.
+    piece
+        Bytes that are unpacked at a time.
+    """
 
+    small: int = 1 << 27
+    ratio: int = 50
+    small_schema: int = 1 << 25
+    schema_ratio: int = 40
+    few_nodes: int = 50_000
+    bytes_per_node: int = 8
+    members: int = 10_000
+    longest_side: int = 1 << 26
+    streams: int = 16
+    piece: int = 1 << 20
+
+
+_LIMITS = ArchiveLimits()
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what save_model writes; others pack tighter
+
+# How skops has to build what compiled code stands behind: by what is checked, and not by a constructor.
 _TREE, _BOOSTER = ("sklearn.tree._tree", "Tree"), ("lightgbm.basic", "Booster")
 _LOADERS = {_TREE: "TreeNode", _BOOSTER: "ObjectNode"}
-"""How skops has to build what compiled code stands behind: by what is checked, and not by a constructor."""
 _LOSSES = ("_loss", "sklearn._loss", "sklearn.linear_model")
-
 _SPARSE = {"csr", "csc", "coo", "bsr", "dia"}
-_LONGEST_SIDE = 1 << 26
-"""Rows or columns of a sparse matrix, which is as small as its entries until somebody works with it."""
 
 
-_MOST_MEMBERS = 10_000
-_PIECE = 1 << 20
-_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what save_model writes; others pack tighter
-_STREAMS = 16  # random numbers come from pools of four; the time to fill one grows with its square
-
-
-def rewritten(content: bytes) -> bytes:
+def rewrite_archive(content: bytes) -> bytes:
     """Return an archive with the same model as another, once everything in it has been looked at.
 
     Raises
@@ -64,11 +81,12 @@ def rewritten(content: bytes) -> bytes:
     InputError
         Saying what is wrong, in half a sentence.
     """
-    budget = _Budget(max(_SMALL, _HIGHEST_RATIO * len(content)))
-    most_nodes = max(_FEW_NODES, len(content) // _BYTES_A_NODE)
+    budget = _Budget(max(_LIMITS.small, _LIMITS.ratio * len(content)))
+    most_nodes = max(_LIMITS.few_nodes, len(content) // _LIMITS.bytes_per_node)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = _members(archive)
-        schema = _schema(archive, members, max(_SMALL_SCHEMA, _SCHEMA_RATIO * len(content)), most_nodes)
+        most_bytes = max(_LIMITS.small_schema, _LIMITS.schema_ratio * len(content))
+        schema = _read_schema(archive, members, most_bytes, most_nodes)
         mentions = _Mentions(most_nodes)
         mentions.look_at(schema)
         new = io.BytesIO()
@@ -79,31 +97,28 @@ def rewritten(content: bytes) -> bytes:
             for name, (loaders, n_mentions) in mentions.files.items():
                 if name not in members:
                     raise InputError(f"its member {name[:40]!r} is missing")
-                data = _unpacked(archive, members[name], budget)
+                data = _unpack(archive, members[name], budget)
                 if "NdArrayNode" in loaders:
                     _check_array(data)
                 if "SparseMatrixNode" in loaders:
-                    data = _checked_sparse(data, budget)
-                budget.spend((n_mentions - 1) * len(data))
+                    data = _rewrite_sparse(data, budget)
+                budget.spend((n_mentions - 1) * len(data))  # skops makes a copy for every mention
                 copy.writestr(name, data)
         with zipfile.ZipFile(new) as copy:
             # Thousands of trees may share arrays, and to read one takes longer than to check it.
-            shared = {
-                name: _read_array(copy, name)
-                for name, (loaders, n_mentions) in mentions.files.items()
-                if n_mentions > 1 and "NdArrayNode" in loaders
-            }
+            shared: dict[str, npt.NDArray[Any]] = {}
+
+            def read_array(name: str) -> npt.NDArray[Any]:
+                if name in shared:
+                    return shared[name]
+                array: npt.NDArray[Any] = np.load(io.BytesIO(copy.read(name)), allow_pickle=False)
+                if mentions.files[name][1] > 1:
+                    shared[name] = array
+                return array
+
             for node in mentions.trees:
-                check_tree_node(
-                    node, lambda name: shared[name] if name in shared else _read_array(copy, name)
-                )
+                check_tree_node(node, read_array)
     return new.getvalue()
-
-
-def _read_array(archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:
-    """Read an array whose header was checked."""
-    array: npt.NDArray[Any] = np.load(io.BytesIO(archive.read(name)), allow_pickle=False)
-    return array
 
 
 @dataclass
@@ -122,7 +137,8 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     """Return the members by name, refusing those that no model has."""
     infos = archive.infolist()
     members = {info.filename: info for info in infos}
-    if len(members) < len(infos) or len(infos) > _MOST_MEMBERS:
+    # Of members with one name each reader may pick another.
+    if len(members) < len(infos) or len(infos) > _LIMITS.members:
         raise InputError("it has members of one name, or too many")
     for info in infos:
         if info.flag_bits & 1 or info.compress_type not in _COMPRESSIONS:
@@ -130,22 +146,22 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     return members
 
 
-def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo, budget: _Budget) -> bytes:
+def _unpack(archive: zipfile.ZipFile, info: zipfile.ZipInfo, budget: _Budget) -> bytes:
     """Unpack a member piece by piece: what it claims to hold is not believed."""
     pieces = []
     with archive.open(info) as stream:
-        while piece := stream.read(_PIECE):
+        while piece := stream.read(_LIMITS.piece):
             budget.spend(len(piece))
             pieces.append(piece)
     return b"".join(pieces)
 
 
-def _schema(
+def _read_schema(
     archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], most_bytes: int, most_nodes: int
 ) -> Any:
     if SCHEMA not in members:
         raise InputError(f"it has no {SCHEMA}")
-    text = _unpacked(archive, members[SCHEMA], _Budget(most_bytes))
+    text = _unpack(archive, members[SCHEMA], _Budget(most_bytes))
     # Before they are parsed, as every pair of brackets takes some hundred bytes of memory.
     if text.count(b"{") + text.count(b"[") > 4 * most_nodes:
         raise InputError(f"its {SCHEMA} has too many parts")
@@ -164,7 +180,7 @@ class _Mentions:
 
     def look_at(self, schema: Any) -> None:
         """Go through a schema, taking out marks by which nodes could be mentioned again, and old names."""
-        waiting = [schema]
+        waiting = [schema]  # not by recursion: schemas may be deep
         while waiting:
             part = waiting.pop()
             if isinstance(part, list):
@@ -180,8 +196,8 @@ class _Mentions:
             raise InputError(f"its {SCHEMA} has more nodes than any model")
         node.pop("__id__", None)  # save_model writes a node out wherever it occurs, so that none is missed
         loader = str(node["__loader__"])
-        if loader in _NEVER:
-            raise InputError(f"it holds a {_NEVER[loader]}, and no model does")
+        if loader == "BytearrayNode":  # which skops would unpack as a list of integers
+            raise InputError("it holds a bytearray, and no model does")
         self._check_loader(node, loader)
         if loader == "RandomGeneratorNode":
             _check_pool(node)
@@ -209,14 +225,21 @@ def _check_pool(node: dict[str, Any]) -> None:
         size = json.loads(node["content"]["seed_seq"]["content"]["pool_size"]["content"])
     except (KeyError, TypeError, ValueError):
         size = None
-    if not (isinstance(size, int) and 0 < size <= _STREAMS):
+    if not (isinstance(size, int) and 0 < size <= _LIMITS.streams):
         raise InputError("it holds a random generator that none is like")
 
 
 def _check_array(data: bytes) -> None:
     """Refuse arrays that are not as large as they say, or that hold objects."""
     stream = io.BytesIO(data)
-    shape, _, dtype = _header(stream)
+    version = np.lib.format.read_magic(stream)
+    if version == (1, 0):
+        shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
+    elif version == (2, 0):
+        shape, _, dtype = np.lib.format.read_array_header_2_0(stream)
+    else:
+        raise InputError("an array in it is of an unknown format")
+    # Python's integers do not overflow; types without bytes, such as |V0, would make any shape fit.
     n_values, n_bytes = math.prod(shape), len(data) - stream.tell()
     if dtype.hasobject or min(shape, default=0) < 0 or n_values > max(n_bytes, 0) * 8:
         raise InputError("an array in it is not what it says")
@@ -224,12 +247,12 @@ def _check_array(data: bytes) -> None:
         raise InputError("an array in it is not as large as it says")
 
 
-def _checked_sparse(data: bytes, budget: _Budget) -> bytes:
+def _rewrite_sparse(data: bytes, budget: _Budget) -> bytes:
     """Return the same sparse matrix, not compressed, once its indices are known to lead nowhere else."""
     new = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(data)) as archive, zipfile.ZipFile(new, "w", zipfile.ZIP_STORED) as copy:
         for name, info in _members(archive).items():
-            array = _unpacked(archive, info, budget)
+            array = _unpack(archive, info, budget)
             _check_array(array)
             copy.writestr(name, array)
     new.seek(0)
@@ -237,19 +260,15 @@ def _checked_sparse(data: bytes, budget: _Budget) -> bytes:
         layout, shape = held["format"].item(), held["shape"]
     if isinstance(layout, bytes):
         layout = layout.decode("ascii", errors="replace")
-    if layout not in _SPARSE or shape.shape != (2,) or not ((shape >= 0) & (shape <= _LONGEST_SIDE)).all():
+    if (
+        layout not in _SPARSE
+        or shape.shape != (2,)
+        or not ((shape >= 0) & (shape <= _LIMITS.longest_side)).all()
+    ):
         raise InputError("a sparse matrix in it is not what it says")
     new.seek(0)
     matrix = sparse.load_npz(new)
+    # Compiled code follows indices without a look; the other layouts are checked as they are built.
     if layout in ("csr", "csc", "bsr"):
         matrix.check_format(full_check=True)
     return new.getvalue()
-
-
-def _header(stream: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    version = np.lib.format.read_magic(stream)
-    if version == (1, 0):
-        return np.lib.format.read_array_header_1_0(stream)
-    if version == (2, 0):
-        return np.lib.format.read_array_header_2_0(stream)
-    raise InputError("an array in it is of an unknown format")

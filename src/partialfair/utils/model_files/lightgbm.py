@@ -18,8 +18,6 @@ import numpy.typing as npt
 from partialfair.exceptions import InputError
 from partialfair.utils.model_files.nodes import check_links, check_splits, is_count, plain_value
 
-__all__ = ["check_booster_node", "rewrite_text"]
-
 _NUMBER = r"-?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|inf)"
 _WHOLE = re.compile(r"-?\d{1,18}")
 _NUMBERS = re.compile(rf"{_NUMBER}(?: {_NUMBER})*")
@@ -54,6 +52,7 @@ def check_booster_node(node: dict[str, Any]) -> None:
     """Check a node of a schema that skops would make a ``Booster`` of; write its text anew, in place."""
     state = node["content"]
     held = state["content"]
+    # "handle" is an address, which only a living model has, and only models in training have a network.
     if state["__loader__"] != "DictNode" or "handle" in held or plain_value(held["_network"]) is not False:
         raise InputError("a model of LightGBM in it is not what it says")
     text = plain_value(held["_handle"])
@@ -71,22 +70,18 @@ def rewrite_text(text: str) -> str:
         For anything that LightGBM does not write, and for trees with linear leaves.
     """
     try:
-        return _rewrite(text)
+        model, marker, rest = text.partition("\nend of trees\n")
+        if not marker:
+            raise InputError("a model of LightGBM in it has no end")
+        header, *trees = re.split(r"(?m)^(?=Tree=)", model + "\n")
+        lines, n_features = _check_header(header, len(trees))
+        blocks = [_check_tree(tree, place, n_features) for place, tree in enumerate(trees)]
+        parameters = _check_parameters(rest)
+    except InputError:
+        raise
     except (KeyError, ValueError, IndexError, OverflowError) as error:
-        if isinstance(error, InputError):
-            raise
         raise InputError("a model of LightGBM in it is not what it says") from error
-
-
-def _rewrite(text: str) -> str:
-    model, marker, rest = text.partition("\nend of trees\n")
-    if not marker:
-        raise InputError("a model of LightGBM in it has no end")
-    header, *trees = re.split(r"(?m)^(?=Tree=)", model + "\n")
-    lines, n_features = _check_header(header, len(trees))
-    blocks = [_check_tree(tree, place, n_features) for place, tree in enumerate(trees)]
-    sizes = " ".join(str(len(block.encode())) for block in blocks)
-    parameters = _check_parameters(rest)
+    sizes = " ".join(str(len(block.encode())) for block in blocks)  # by which trees are found
     return "".join(
         [
             *(f"{line}\n" for line in lines),
@@ -119,6 +114,7 @@ def _check_header(header: str, n_trees: int) -> tuple[list[str], int]:
     n_features += 1
     objective = found.get("objective", "")
     kind, *settings = objective.split(" ")
+    # The objective transforms as many scores of a row as it says that there are classes.
     n_stated = [one.partition(":")[2] for one in settings if one.startswith("num_class:")]
     names, infos = found["feature_names"].split(" "), found["feature_infos"].split(" ")
     monotone = found.get("monotone_constraints")
@@ -158,7 +154,7 @@ def _check_tree(tree: str, place: int, n_features: int) -> str:
     finite = (values for name, values in held.items() if name != "threshold")  # which infinity can be
     if not lengths_fit or not all(np.isfinite(values).all() for values in finite):
         raise InputError("a tree of LightGBM in it has sizes that do not fit each other")
-    _numbers(found["shrinkage"])
+    _numbers(found["shrinkage"])  # a number, of any value
     whole = {name: _whole_numbers(held[name]) for name in (*_WHOLE_INNER, *_CATEGORICAL)}
     # Inner nodes are counted from 0, and leaf l is child ~l: it becomes node n_inner + l.
     left, right = (
@@ -182,6 +178,7 @@ def _check_categories(whole: dict[str, npt.NDArray[np.int64]], thresholds: Any, 
     bounds, bits = whole["cat_boundaries"], whole["cat_threshold"]
     categorical = (kinds & _IS_CATEGORICAL).astype(bool)
     which = _whole_numbers(thresholds[categorical])
+    # Set i has the words of bits from bounds[i] to bounds[i + 1]; a categorical threshold is such an i.
     bits_fit = (
         len(bounds) == n_categorical + 1
         and bounds[0] == 0
@@ -228,6 +225,7 @@ def _numbers(text: str) -> npt.NDArray[np.float64]:
 
 
 def _whole_numbers(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    # Doubles hold whole numbers exactly up to 2**53.
     if values.size and not ((values == np.rint(values)) & (np.abs(values) < 1 << 53)).all():
         raise InputError("a model of LightGBM in it has fractions for whole numbers")
     return values.astype(np.int64)

@@ -17,10 +17,9 @@ import numpy.typing as npt
 
 from partialfair.exceptions import InputError
 
-__all__ = ["check_links", "check_splits", "check_tree_node", "is_count", "plain_value"]
-
 _LEAF = -1
 _MOST_FEATURES = 1 << 26
+_STATE = {"max_depth", "node_count", "nodes", "values"}
 
 
 def is_count(value: Any, low: int, high: int) -> bool:
@@ -41,6 +40,7 @@ def check_links(left: npt.NDArray[Any], right: npt.NDArray[Any], inner: npt.NDAr
     children = np.concatenate([left[inner], right[inner]]).astype(np.int64)
     if children.size and not (children.min() > 0 and children.max() < len(inner)):
         raise InputError("a tree in it has children that do not exist")
+    # A node with one parent at most is on no cycle that the root leads to; see the module.
     if children.size and np.bincount(children).max() > 1:
         raise InputError("a tree in it has nodes with several parents")
 
@@ -49,7 +49,7 @@ def check_splits(features: npt.NDArray[Any], thresholds: npt.NDArray[Any], n_fea
     """Refuse splits at features that there are not, or at no number; infinity is one."""
     if features.size and not (features.min() >= 0 and features.max() < n_features):
         raise InputError(f"a tree in it splits at a feature beyond the {n_features} that there are")
-    if np.isnan(thresholds).any():
+    if np.isnan(thresholds).any():  # compared with it, every row goes right
         raise InputError("a tree in it splits at thresholds that are NaN")
 
 
@@ -65,6 +65,7 @@ def _check_tree(
 
     Its ``__setstate__`` checks types and shapes of the two arrays; it follows the nodes without a look.
     """
+    # The constructor allocates by these sizes, and predictions are copied out of values by them.
     sizes_fit = (
         is_count(n_features, 1, _MOST_FEATURES)
         and is_count(n_outputs, 1, values.size)
@@ -87,16 +88,12 @@ def _check_tree(
         raise InputError("a tree in it has nodes with one child")
     check_links(left, right, inner)
     check_splits(nodes["feature"][inner], nodes["threshold"][inner], n_features)
-    if _depth(left, right) > sizes["max_depth"]:  # which decision_path allocates by
-        raise InputError("a tree in it is deeper than it says")
-
-
-def _depth(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> int:
-    """Return the depth of a tree whose links were checked."""
+    # decision_path allocates by the depth. The walk ends, as links were checked.
     depth, level = 0, np.zeros(1, dtype=np.int64)
-    while (inner := level[left[level] != _LEAF]).size:
-        depth, level = depth + 1, np.concatenate([left[inner], right[inner]])
-    return depth
+    while (below := level[left[level] != _LEAF]).size:
+        depth, level = depth + 1, np.concatenate([left[below], right[below]])
+    if depth > sizes["max_depth"]:
+        raise InputError("a tree in it is deeper than it says")
 
 
 def check_tree_node(node: dict[str, Any], read: Callable[[str], npt.NDArray[Any]]) -> None:
@@ -122,9 +119,6 @@ def check_tree_node(node: dict[str, Any], read: Callable[[str], npt.NDArray[Any]
         _array(held["nodes"], read),
         _array(held["values"], read),
     )
-
-
-_STATE = {"max_depth", "node_count", "nodes", "values"}
 
 
 def plain_value(node: dict[str, Any]) -> Any:

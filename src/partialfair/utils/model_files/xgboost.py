@@ -15,24 +15,17 @@ import numpy.typing as npt
 from partialfair.exceptions import InputError
 from partialfair.utils.model_files.nodes import check_links, check_splits, is_count
 
-__all__ = ["rewrite_json"]
-
-_OBJECTIVES = (
-    "binary:logistic",
-    "reg:squarederror",
-    "reg:absoluteerror",
-    "reg:pseudohubererror",
-    "reg:quantileerror",
-)
-"""Those whose trees `partialfair.trees` refits."""
+# Objectives whose trees `partialfair.trees` refits.
+LOGISTIC = "binary:logistic"
+PREDICTIONS = ("reg:squarederror", "reg:absoluteerror", "reg:pseudohubererror", "reg:quantileerror")
 _NUMBER = r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _SETTING = re.compile(rf"\[?{_NUMBER}(?:,{_NUMBER})*\]?")
 _NO_PARENT = 2147483647
 _FEATURE_TYPES = ("float", "int", "i", "q", "c", "indicator")
 _MOST_FEATURES = 1 << 26
 _MOST_CATEGORIES = 1 << 24  # XGBoost's own limit: codes are floats
+# Of all splits at categories: XGBoost allocates a bit for every code up to the largest of a split.
 _MOST_BITS = 1 << 31
-"""Of all splits at categories: XGBoost allocates a bit for every code up to the largest of a split."""
 
 _LEARNER = {
     *("attributes", "feature_names", "feature_types"),
@@ -54,9 +47,9 @@ def rewrite_json(content: bytes) -> bytes:
     try:
         document = json.loads(content)
         _check_document(document)
+    except InputError:
+        raise
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
         raise InputError("its model of XGBoost is not what it says") from error
     # XGBoost's own reader takes the \u00e4 of JSON for six letters.
     return json.dumps(document, ensure_ascii=False).encode()
@@ -83,6 +76,7 @@ def _check_document(document: Any) -> None:
     attributes = learner["attributes"]
     if not all(isinstance(text, str) for text in [*attributes, *attributes.values()]):
         raise InputError("its model of XGBoost has attributes that are not text")
+    # Predictions use the trees up to the best iteration.
     if "best_iteration" in attributes and not 0 <= int(attributes["best_iteration"]) < n_rounds:
         raise InputError("its model of XGBoost has no best iteration")
 
@@ -93,19 +87,19 @@ def _check_sizes(sizes: Any) -> int:
     _check_settings(sizes)
     n_features = int(sizes["num_feature"])
     one_score = sizes["num_class"] == "0" and sizes.get("num_target", "1") == "1"
-    base = float(sizes["base_score"].strip("[]"))
+    base = float(sizes["base_score"].strip("[]"))  # a list from XGBoost 3.1 on
     if not (one_score and math.isfinite(base) and 1 <= n_features <= _MOST_FEATURES):
         raise InputError("its model of XGBoost does not give one score a row")
     return n_features
 
 
 def _check_objective(objective: Any) -> None:
-    if objective["name"] not in _OBJECTIVES:
+    if objective["name"] not in (LOGISTIC, *PREDICTIONS):
         raise InputError("its model of XGBoost has another objective than those that are refitted")
     for name, settings in objective.items():
         if name != "name":
             _check_settings(settings)
-    if objective["name"] == "binary:logistic":
+    if objective["name"] == LOGISTIC:
         _check_keys(objective, {"name", "reg_loss_param"})
 
 
@@ -119,6 +113,7 @@ def _check_trees(model: Any, n_features: int) -> int:
     if int(sizes["num_trees"]) != len(trees) or n_parallel < 1 or len(trees) % n_parallel:
         raise InputError("its model of XGBoost has another number of trees than it says")
     n_rounds = len(trees) // n_parallel
+    # Which trees belong to which round, and to which score: all to the only one.
     starts = [n_parallel * place for place in range(n_rounds + 1)]
     if model["tree_info"] != [0] * len(trees) or model.get("iteration_indptr", starts) != starts:
         raise InputError("its model of XGBoost has trees of no round")
@@ -151,6 +146,7 @@ def _check_tree(tree: Any, place: int, n_features: int) -> int:
     inner = left != -1
     check_links(left, right, inner)
     numbers = np.flatnonzero(inner)
+    # Links are stored in both directions, and either may be followed.
     parents_fit = parents[0] == _NO_PARENT and np.array_equal(parents[left[inner]], numbers)
     categorical = inner & (whole["split_type"] == 1)
     flags = (whole["default_left"], whole["split_type"])
@@ -166,6 +162,7 @@ def _check_tree(tree: Any, place: int, n_features: int) -> int:
 
 def _check_categories(tree: Any, categorical: npt.NDArray[np.bool_]) -> int:
     codes, nodes, starts, lengths = (_whole(tree[name]) for name in _CATEGORIES)
+    # Each categorical node has one set of codes, and the sets lie one after the other.
     if not (
         np.array_equal(np.sort(nodes), np.flatnonzero(categorical))
         and len(starts) == len(lengths) == len(nodes)
@@ -183,6 +180,7 @@ def _check_names_of_categories(names: Any, n_features: int) -> None:
     _check_keys(names, {"enc", "feature_segments", "sorted_idx"})
     columns, ends, order = names["enc"], _whole(names["feature_segments"]), _whole(names["sorted_idx"])
     counts = np.array([_n_categories(column) for column in columns], dtype=np.int64)
+    # Of each column where its categories end among all, and the order that sorts them.
     if len(counts) == len(ends) == 0 == len(order):
         return
     bounds = np.concatenate([[0], np.cumsum(counts)])

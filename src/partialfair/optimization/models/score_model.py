@@ -1,0 +1,143 @@
+"""What solvers know of a model's parameters w."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from partialfair.constraints.dc.row_columns import RowColumns
+from partialfair.optimization.models.blocks import BlockMatrix
+from partialfair.utils.typing import Floats, Ints
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """How long w is, and how it is divided.
+
+    Attributes
+    ----------
+    n
+        Length of w.
+    n_penalised
+        Leading entries that the ℓ2 penalty acts on; the rest are intercepts.
+    block_size
+        Size of the largest block of a Hessian: what factoring one costs.
+    flat : (n,)
+        Where all scores are 0: None where that is w = 0, as it is unless scores have an offset.
+    level : (n,)
+        A direction that raises all scores by 1, where there are no intercepts to do it and one is known.
+    """
+
+    n: int
+    n_penalised: int
+    block_size: int
+    flat: Floats | None = field(default=None, compare=False)
+    level: Floats | None = field(default=None, compare=False)
+
+    @property
+    def at_no_scores(self) -> Floats:
+        """Where all scores are 0, to be written to."""
+        return np.zeros(self.n) if self.flat is None else self.flat.copy()  # callers write to it
+
+
+class ScoreModel(Protocol):
+    """``s = s(w)``, and the Jacobian J(w), whose row i is the gradient of score i in w."""
+
+    @property
+    def parameters(self) -> Parameters:
+        """How long w is, and how it is divided."""
+
+    def scores(self, w: Floats) -> Floats:
+        """Return the score of every row: (n,)."""
+
+    def vjp(self, w: Floats, columns: RowColumns) -> Floats:
+        """Return ``J(w)ᵀ C``, and last the columns' plain sums: (n_blocks, n_columns, n_params + 1)."""
+
+
+@runtime_checkable
+class LinearScores(ScoreModel, Protocol):
+    """``s = offset + J w``: J is the same everywhere, and the model can do more."""
+
+    def along(self, direction: Floats) -> Floats:
+        """Return ``J direction``, without the offset: (n,)."""
+
+    def gram(self, weights: Floats) -> BlockMatrix:
+        """Return ``Jᵀ diag(weights) J``."""
+
+    def rows(self, which: Ints) -> Floats:
+        """Return some rows of J: (n_which, n_params)."""
+
+
+@runtime_checkable
+class HasDeployedScores(Protocol):
+    """A model that is deployed with other parameters, which may round its scores differently.
+
+    Constraints must be satisfied by the scores that users compute.
+    """
+
+    def deployed_scores(self, w: Floats, scores: Floats) -> Floats:
+        """Return the scores that users compute, given ``s(w)``: the same, to the last digit."""
+
+
+@dataclass(frozen=True, eq=False)
+class FirstOrderModel:
+    """``s(w) = score(w)`` and ``J(w)ᵀ v = pull_back(w, v)``, of any scores that are differentiable in w.
+
+    Parameters
+    ----------
+    parameters
+        How long w is, and how it is divided.
+    score
+        From w to the score of every row, (n,).
+    pull_back
+        From w and one number for each row, (n,), to a vector as long as w.
+    """
+
+    parameters: Parameters
+    score: Callable[[Floats], Floats]
+    pull_back: Callable[[Floats, Floats], Floats]
+
+    def scores(self, w: Floats) -> Floats:
+        """Return the score of every row."""
+        return np.array(self.score(w), dtype=np.float64)  # a copy: the function may use its array again
+
+    def vjp(self, w: Floats, columns: RowColumns) -> Floats:
+        """Return ``J(w)ᵀ C`` and the columns' sums, by one call of ``pull_back`` for each column."""
+        # A network knows Jᵀ v only for v over all rows: the others are 0.
+        out = np.zeros((columns.n_blocks, columns.n_columns, self.parameters.n + 1))
+        vector = np.zeros(self._n_rows)
+        for block, column, entries in _write_columns(columns):
+            if entries.any():  # a group that these rows lack costs nothing
+                vector[columns.rows] = entries
+                out[block, column, :-1] = self.pull_back(w, vector)
+                out[block, column, -1] = entries.sum()
+        return out
+
+    @cached_property
+    def _n_rows(self) -> int:
+        """Number of scores: columns may be about some of the rows only, and do not tell."""
+        return int(self.scores(np.zeros(self.parameters.n)).size)
+
+
+def _write_columns(columns: RowColumns) -> Iterator[tuple[int, int, Floats]]:
+    """Write out every column of every block, one at a time, by the definition in `RowColumns`."""
+    n_cells = columns.n_cells // columns.n_blocks
+    cells = np.zeros(len(columns.values), dtype=np.int64) if columns.cells is None else columns.cells
+    if columns.cells is None and columns.table is None:
+        yield from ((0, column, columns.values[:, column]) for column in range(columns.n_columns))
+        return
+    for block in range(columns.n_blocks):  # cells of a block follow each other
+        members = np.flatnonzero((cells >= 0) & (cells // n_cells == block))
+        values, cells_of_members = columns.values[members], cells[members] - block * n_cells
+        for column in range(columns.n_columns):
+            entries = np.zeros(len(columns.values))
+            if columns.table is None:
+                entries[members] = values[:, column]
+            else:
+                factors = columns.table[block, cells_of_members, :, column]
+                entries[members] = np.einsum("iq,iq->i", values, factors)
+            yield block, column, entries

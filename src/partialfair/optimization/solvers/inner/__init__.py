@@ -1,1 +1,0 @@
-"""Solvers of IDCA's convex subproblem."""

@@ -1,0 +1,173 @@
+"""The penalty alpha that draws leaf values towards those of the library, chosen on rows held out.
+
+A small alpha fits the rows of the refit too well, and their gap as well: on new data the gap is larger than
+with a large alpha, though the loss may be lower. So both count. Of all alphas whose refit satisfies the
+constraint on its rows the one with the lowest
+
+    held-out loss + price · held-out gap,    price = 2 · Σ (loss − loss₀) / Σ (gap₀ − gap)
+
+is chosen, where loss₀ and gap₀ are those of the library's own model, and sums are over these alphas. Their
+quotient is the slope of chords, from the library's model, which is near the lowest loss of all, to models
+that close some of its gap. From there the loss rises with the square of what is closed, to leading order, and
+a parabola is twice as steep as its chord: the price is what the last bit of the gap costs. Where no gap is
+closed, or closing it costs nothing, the loss alone counts.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from partialfair.data.samples import Samples, draw_rows
+from partialfair.estimators.path_fits import Listener, with_gap
+from partialfair.estimators.statement import seed_of
+from partialfair.exceptions import InputError
+from partialfair.optimization.problems import Cells
+from partialfair.optimization.solvers import Status
+from partialfair.training.promise import check_promises, promises_of
+from partialfair.trees.base_estimators import positive_rows
+from partialfair.trees.refitting import LeafSamples, evaluate, linear_estimator
+from partialfair.utils.checks import check_number, shown
+from partialfair.utils.clock import out_of_time
+
+
+@dataclass(frozen=True)
+class AlphaSearch:
+    """How alpha is chosen.
+
+    Attributes
+    ----------
+    alphas
+        What is tried, from values near those of the library on: each refit begins with the last one's.
+    fraction
+        Of the rows, held out to compare alphas where none are held out to stop early.
+    time_fraction
+        Of a time limit that choosing may use; the rest is for the refit on all rows.
+    """
+
+    alphas: tuple[float, ...] = (1.0, 1e-1, 1e-2, 1e-3, 1e-4)
+    fraction: float = 0.15
+    time_fraction: float = 0.5
+
+
+ALPHA_SEARCH = AlphaSearch()
+
+
+@dataclass(frozen=True, eq=False)
+class AlphaTrial:
+    """A model, evaluated on rows held out.
+
+    Attributes
+    ----------
+    loss, gap
+        On the rows held out; gaps of several constraints are added up, and 0 without any.
+    satisfied
+        Whether it satisfies the constraint on the rows that it was fitted on, where there is one.
+    refit
+        The linear model, with its alpha; None for the library's own.
+    """
+
+    loss: float
+    gap: float
+    satisfied: bool
+    refit: Any = None
+
+
+def is_auto(alpha: Any) -> bool:
+    """Return whether alpha is to be chosen."""
+    return isinstance(alpha, str) and alpha == "auto"
+
+
+def check_alpha(alpha: Any) -> None:
+    """Refuse what is neither a number nor to be chosen."""
+    if is_auto(alpha):
+        return
+    if isinstance(alpha, str):
+        raise InputError(f"alpha must be a number or 'auto', not {shown(alpha)}")
+    check_number(alpha, "alpha", low=0.0)
+
+
+def hold_out_for_alpha(trees: Any, samples: Samples) -> npt.NDArray[np.bool_] | None:
+    """Draw the rows that choose alpha, those that are held out to stop early; None where it is a number.
+
+    Rows that could not compare alphas are refused here, before anything is trained.
+    """
+    if not is_auto(trees.alpha):
+        return None
+    fraction = ALPHA_SEARCH.fraction if trees.early_stopping is None else trees.early_stopping
+    held_out = draw_rows(samples.strata, fraction, seed_of(trees), samples.clusters)
+    validation = samples.take(np.flatnonzero(held_out))
+    try:
+        cells = Cells(validation.row_weights, validation.groups.codes, positive_rows(trees, validation))
+        constraints = trees._read_constraints()
+        check_promises(promises_of(constraints, validation.groups, cells, trees.min_group_size))
+    except InputError as error:
+        raise InputError(
+            f"alpha='auto' compares alphas on {validation.n} rows held out: {error}; or give alpha a number"
+        ) from error
+    return held_out
+
+
+def choose_alpha(
+    trees: Any,
+    leaves: LeafSamples,
+    held_out: npt.NDArray[np.bool_],
+    deadline: float,
+    gaps: Sequence[float] = (),
+) -> Any:
+    """Return the refit of the best alpha, to be fitted again on all rows from where it ended.
+
+    Parameters
+    ----------
+    trees
+        The estimator of trees, whose alpha is to be chosen.
+    leaves, held_out
+        All rows, and which of them compare alphas; refits are on the others.
+    deadline
+        When the refit on all rows has to end; part of the time is left for it.
+    gaps
+        Limits of a path, for the middle one of which alpha is chosen.
+    """
+    linear = linear_estimator(trees)
+    if trees.enforce == "population":  # whose models are exact ones
+        linear.set_params(enforce="exact")
+    if gaps:
+        linear.set_params(**with_gap(trees, gaps[len(gaps) // 2]))
+    train, validation = (leaves.take(np.flatnonzero(which)) for which in (~held_out, held_out))
+    rows = validation.samples
+    now = time.monotonic()
+    end = now + ALPHA_SEARCH.time_fraction * (deadline - now)
+    listener = Listener(linear.callback)
+    refit = copy.copy(linear).set_params(warm_start=True, callback=listener)
+    trials: list[AlphaTrial] = []
+    for alpha in ALPHA_SEARCH.alphas:
+        if trials and (out_of_time(end) or listener.stopped):
+            break
+        refit = copy.copy(refit).set_params(alpha=alpha)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the refit on all rows says what is to be said
+            train.refit(refit, end)
+        if refit.result_.status is Status.STOPPED and not listener.stopped:
+            raise KeyboardInterrupt  # nothing was fitted on all rows yet
+        # All by the first one's constraints: an interval that scores choose is then the same for all.
+        first = trials[0].refit if trials else refit
+        satisfied = refit.result_.satisfied is not False
+        trials.append(AlphaTrial(*evaluate(first, validation.scores(refit), rows), satisfied, refit))
+    own = AlphaTrial(*evaluate(first, validation.offset.scores, rows), satisfied=False)
+    return best_of(trials, own).refit.set_params(callback=linear.callback)
+
+
+def best_of(trials: Sequence[AlphaTrial], own: AlphaTrial) -> AlphaTrial:
+    """Return the trial with the lowest held-out loss + price · held-out gap; see the module."""
+    eligible = [trial for trial in trials if trial.satisfied] or list(trials)
+    rise = sum(trial.loss - own.loss for trial in eligible)
+    closed = sum(own.gap - trial.gap for trial in eligible)
+    price = max(0.0, 2 * rise / closed) if closed > 0 else 0.0
+    return min(eligible, key=lambda trial: trial.loss + price * trial.gap)
