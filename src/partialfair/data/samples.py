@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import issparse
 
 from partialfair.data.categoricals import CategoricalCodes
 from partialfair.data.groups import Groups
@@ -39,7 +38,8 @@ def take_rows(X: Any, rows: npt.NDArray[Any]) -> Any:
     if hasattr(X, "iloc"):
         return X.iloc[rows]
     # Frames of other libraries take lists of positions, not always arrays.
-    return X[rows] if issparse(X) or isinstance(X, np.ndarray) else X[rows.tolist()]
+    is_matrix = isinstance(X, np.ndarray) or hasattr(X, "tocsr")
+    return X[rows] if is_matrix else X[rows.tolist()]
 
 
 @dataclass(frozen=True, eq=False)
