@@ -11,10 +11,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from partialfair.cli.interrupts import keeping
     from partialfair.cli.options import OUTPUT, AsJson
-    from partialfair.cli.output import PlainTable, console, echo, json_text, note, printing, step
-    from partialfair.cli.writing import check_directory, png
+    from partialfair.cli.output import (
+        PlainTable,
+        check_directory,
+        console,
+        echo,
+        json_text,
+        note,
+        png,
+        printing,
+        step,
+    )
+    from partialfair.cli.process import keeping
     from partialfair.constraints.base import LEAST_GAP, Positive, refuse_empty_groups
     from partialfair.constraints.block import ConstraintBlock
     from partialfair.constraints.dc.algebra import DC, DCSystem, atom
@@ -120,10 +129,9 @@ _NAMES_IN = {
     "constraints.dc.row_columns": "RowColumns",
     "utils.typing": "Floats GapScale IntervalLike Ints",
     "data.categoricals": "CategoricalCodes",
-    "cli.interrupts": "keeping",
     "cli.options": "OUTPUT AsJson",
-    "cli.output": "PlainTable console echo json_text note printing step",
-    "cli.writing": "check_directory png",
+    "cli.output": "PlainTable check_directory console echo json_text note png printing step",
+    "cli.process": "keeping",
     "constraints.base": "LEAST_GAP Positive refuse_empty_groups",
     "constraints.block": "ConstraintBlock",
     "datasets.registry": "register_dataset",

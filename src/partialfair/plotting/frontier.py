@@ -51,6 +51,7 @@ def plot_path(
     ax = new_axes(ax, size=(6.4, 4.4))
     frame = path.to_frame(confidence)
     several = frame["alpha"].nunique() > 1
+    # One line for each penalty: along it only the limit changes.
     for number, (alpha, lines) in enumerate(frame.groupby("alpha")):
         gaps = lines["gap"]
         ax.errorbar(
@@ -97,6 +98,7 @@ def _label_points(ax: Axes, points: Floats, texts: list[str]) -> None:
         text = ", ".join(dict.fromkeys(texts[k] for k in members))
         width, height = _LETTER * len(text), _LINE
         best: tuple[float, Floats, tuple[float, float]] | None = None
+        # The first place that nothing covers wins; offsets are in points.
         for dx, dy in _AROUND:
             offset = (dx * (_MARKER + width / 2), dy * (_MARKER + height / 2))
             box = _box(x + offset[0], y + offset[1], width, height)

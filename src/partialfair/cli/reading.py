@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import pandas as pd
 
-from partialfair.cli._csv import escaped, unescaped
+from partialfair.cli.output import escaped, unescaped
 from partialfair.exceptions import InputError
 from partialfair.tables import missing_columns
 from partialfair.utils.checks import shown
@@ -91,6 +91,7 @@ def read_frame(path: Path, needed: list[str], as_written: list[str] | None) -> t
     frame, is_text
         The table, and whether it is from a text file, which has no types.
     """
+    # A pipe is read to its end here; files stay where they are.
     source = _find(path)
     if not source.size:
         raise InputError(f"{path} is empty")
