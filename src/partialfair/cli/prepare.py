@@ -31,7 +31,7 @@ from partialfair.cli.columns import (
 from partialfair.cli.intervals import ANYWHERE, AUTO, RequestedInterval, by_label, interval_among
 from partialfair.cli.options import Models
 from partialfair.cli.output import step
-from partialfair.cli.settings import MAX_GROUPS, ModelSettings
+from partialfair.cli.settings import MAX_GROUPS, FitSettings
 from partialfair.constraints.base import effective_sizes
 from partialfair.data.groups import Groups
 from partialfair.data.intervals import intervals_by_group
@@ -110,7 +110,7 @@ class Prepared:
 
     path: Path
     digest: str | None
-    settings: ModelSettings
+    settings: FitSettings
     group_columns: tuple[GroupColumn, ...]
     interval: RequestedInterval
     labels: tuple[str, str]
@@ -178,7 +178,7 @@ class Prepared:
         return f"{self.settings.target} = {self.labels[1]} from {len(self.columns)} columns{made}; {counts}"
 
 
-def prepare(settings: ModelSettings, estimator: PartialFairEstimator) -> Prepared:
+def prepare(settings: FitSettings, estimator: PartialFairEstimator) -> Prepared:
     """Read a table, split its rows, and make features by what the training rows show.
 
     The estimator gets the interval by labels of groups. What cannot be trained or evaluated raises here.
@@ -253,7 +253,7 @@ def prepare(settings: ModelSettings, estimator: PartialFairEstimator) -> Prepare
     )
 
 
-def _used_columns(settings: ModelSettings) -> list[str]:
+def _used_columns(settings: FitSettings) -> list[str]:
     """Return the columns that options name, refusing one given to two; an id may name the clusters too."""
     uses: dict[str, tuple[str | None, ...]] = {
         "--target": (settings.target,),
@@ -281,7 +281,7 @@ def _as_numbers(column: pd.Series) -> pd.Series:
     return pd.Series(numbers[codes], index=column.index, name=column.name)
 
 
-def _split(rows: Samples, settings: ModelSettings) -> tuple[dict[str, Ints], Ints | None]:
+def _split(rows: Samples, settings: FitSettings) -> tuple[dict[str, Ints], Ints | None]:
     """Return the rows of every part, and the fold of each row: strata are groups' positives and negatives."""
     every = np.arange(rows.n)
     if settings.cv is not None:
@@ -293,7 +293,7 @@ def _split(rows: Samples, settings: ModelSettings) -> tuple[dict[str, Ints], Int
     return {TRAINING: np.flatnonzero(~held_out), HELD_OUT: np.flatnonzero(held_out)}, None
 
 
-def _merge_small_groups(rows: Samples, training: Ints, settings: ModelSettings) -> Groups:
+def _merge_small_groups(rows: Samples, training: Ints, settings: FitSettings) -> Groups:
     """Return the groups with all that are small in the training rows as one, the last."""
     groups = rows.groups
     interval = ANYWHERE if isinstance(settings.interval, str) else settings.interval
@@ -318,7 +318,7 @@ def _check_parts(
     split: dict[str, Ints],
     folds: Ints | None,
     interval: RequestedInterval,
-    settings: ModelSettings,
+    settings: FitSettings,
     estimator: PartialFairEstimator,
 ) -> None:
     """Refuse, before any fit, parts on which no model could be trained or no gap measured."""
@@ -376,7 +376,7 @@ def _lacking(rows: Samples) -> str | None:
     return "labels" if len(np.unique(rows.y)) < 2 else None
 
 
-def _check_evaluation(rows: Samples, part: str, interval: RequestedInterval, settings: ModelSettings) -> None:
+def _check_evaluation(rows: Samples, part: str, interval: RequestedInterval, settings: FitSettings) -> None:
     """Refuse rows not trained on among which fewer than two groups could be evaluated."""
     if settings.small_groups == "keep":
         return
@@ -396,7 +396,7 @@ def _check_evaluation(rows: Samples, part: str, interval: RequestedInterval, set
         raise InputError(f"of the {rows.n:,} rows {part}: {error}{more}") from error
 
 
-def _check_known_groups(groups: Groups, fits: list[Samples], settings: ModelSettings) -> None:
+def _check_known_groups(groups: Groups, fits: list[Samples], settings: FitSettings) -> None:
     """Refuse groups that a model with a term for each group could not score."""
     for train in fits:
         known = train.groups.labels
@@ -408,7 +408,7 @@ def _check_known_groups(groups: Groups, fits: list[Samples], settings: ModelSett
                 )
 
 
-def _choices(settings: ModelSettings, folds: Ints | None) -> list[str]:
+def _choices(settings: FitSettings, folds: Ints | None) -> list[str]:
     """Say what out-of-fold figures mean, on which rows an interval is chosen, and where none was given.
 
     Without an interval whole groups are meant, which is more than most users want.
@@ -422,7 +422,7 @@ def _choices(settings: ModelSettings, folds: Ints | None) -> list[str]:
 
 
 def _identify_rows(
-    table: pd.DataFrame, settings: ModelSettings, rows: Ints, folds: Ints | None
+    table: pd.DataFrame, settings: FitSettings, rows: Ints, folds: Ints | None
 ) -> pd.DataFrame:
     """Return each row's number in the file, from 1, its fold if any, and the columns that identify it."""
     optional = [name for name in (settings.weight, settings.clusters) if name is not None]

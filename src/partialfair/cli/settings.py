@@ -6,8 +6,9 @@ Nothing here imports numpy: ``--help`` does not wait for it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from partialfair.cli.intervals import (
     AUTO,
@@ -53,6 +54,7 @@ __all__ = [
     "DemoSettings",
     "EvaluationSettings",
     "ExportSettings",
+    "FitSettings",
     "ModelSettings",
     "PathSettings",
     "PredictSettings",
@@ -60,6 +62,10 @@ __all__ = [
     "TrainSettings",
     "read_numbers",
 ]
+
+columns, request, evaluation, fit, output = (
+    partial(option, panel=panel) for panel in (COLUMNS, REQUEST, EVALUATION, FIT, OUTPUT)
+)
 
 HELP_ORDER = (
     *("score", "target", "group", "id_column", "label", "pos_label", "weight", "clusters"),
@@ -132,53 +138,72 @@ def _read_alphas(text: str | None) -> tuple[float | Literal["auto"], ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TableFile:
+    """The file of a command that reads one."""
+
+    file: Path = argument(Path, "CSV, Parquet or Arrow file, one row per person; - for a pipe.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutDirectory:
+    """Where a command writes, if it is to."""
+
+    out: Path | None = output(
+        Path | None, "--out DIR", "Directory for tables, JSON and pictures; made if need be."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seed:
+    """What random numbers depend on."""
+
+    seed: int = output(
+        int, "--seed N", "Of all that is drawn at random.", default=0, min=0, max=_LARGEST_SEED
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class TableSettings:
     """Options of every command that reads groups of rows from a table."""
 
-    group: list[str] = option(list[str], "--group COL", "The group; repeat to cross.", COLUMNS)
-    pos_label: str | None = option(
+    group: list[str] = columns(list[str], "--group COL", "The group; repeat to cross.")
+    pos_label: str | None = columns(
         str | None,
         "--pos-label VALUE",
         'The positive label; by default as the names say ("no" is negative), else the larger.',
-        COLUMNS,
     )
-    weight: str | None = option(str | None, "--weight COL", "Sample weights.", COLUMNS)
-    requested_interval: RequestedInterval | None = option(
+    weight: str | None = columns(str | None, "--weight COL", "Sample weights.")
+    requested_interval: RequestedInterval | None = request(
         list[str] | None,
         "--interval LOW HIGH",
         "Ranks from the top: 0.05 0.30 are score percentiles 70–95. Repeated: their union. "
         "Women=0.05 0.30: of one group. auto: around the rate of selection. Default: everybody.",
-        REQUEST,
         read=read_interval,
     )
-    lower_is_better: bool = option(
+    lower_is_better: bool = request(
         bool,
         "--lower-is-better",
         "Low scores are the good ones (risk, default): the interval counts from the lowest.",
-        REQUEST,
     )
-    gap_scale: types.GapScale = option(
+    gap_scale: types.GapScale = request(
         Scales,
         "--gap-scale",
         "Gaps as shares of the interval, the definition, or of whole groups, as in the paper's tables.",
-        REQUEST,
         default="interval",
     )
-    min_group_size: int = option(
+    min_group_size: int = evaluation(
         int,
         "--min-group N",
         "A group with fewer effective members inside the interval is too few to judge.",
-        EVALUATION,
         default=10,
     )
-    missing_groups: types.MissingGroups = option(
+    missing_groups: types.MissingGroups = evaluation(
         MissingGroups,
         "--missing-groups",
         "Rows without a group: an error, or ignored wherever ranks are taken.",
-        EVALUATION,
         default="error",
     )
-    as_json: bool = option(bool, "--json", JSON_HELP, OUTPUT)
+    as_json: bool = output(bool, "--json", JSON_HELP)
 
     @property
     def interval(self) -> RequestedInterval:
@@ -196,31 +221,26 @@ class TableSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluationSettings(TableSettings):
+class EvaluationSettings(Seed, TableSettings):
     """Options of every command that measures gaps."""
 
-    clusters: str | None = option(
+    clusters: str | None = columns(
         str | None,
         "--clusters COL",
         "Which rows belong together, as those of one person do; confidence is that of so many people, "
         "and splits keep them together.",
-        COLUMNS,
     )
-    small_groups: types.SmallGroups = option(
+    small_groups: types.SmallGroups = evaluation(
         SmallGroups,
         "--small-groups",
         "Such groups: list them, merge them into one, or keep and judge them.",
-        EVALUATION,
         default="list",
     )
-    confidence: float = option(
-        float, "--confidence P", "Coverage of the confidence intervals.", EVALUATION, default=0.95
+    confidence: float = evaluation(
+        float, "--confidence P", "Coverage of the confidence intervals.", default=0.95
     )
-    report: Path | None = option(
-        Path | None, "--report FILE.html", "Write an interactive page; it opens offline.", OUTPUT
-    )
-    seed: int = option(
-        int, "--seed N", "Of all that is drawn at random.", OUTPUT, default=0, min=0, max=_LARGEST_SEED
+    report: Path | None = output(
+        Path | None, "--report FILE.html", "Write an interactive page; it opens offline."
     )
 
     def check(self) -> None:
@@ -241,58 +261,46 @@ class EvaluationSettings(TableSettings):
 class ScoreColumns:
     """Columns of a table of scores."""
 
-    score: str = option(
-        str, "--score COL", "The scores; high ones are good, or see --lower-is-better.", COLUMNS
-    )
-    label: str | None = option(str | None, "--label COL", "The true label, of two values.", COLUMNS)
+    score: str = columns(str, "--score COL", "The scores; high ones are good, or see --lower-is-better.")
+    label: str | None = columns(str | None, "--label COL", "The true label, of two values.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class GateOptions:
     """When a command fails for its gap, besides the metric."""
 
-    fail_above: float | None = option(
-        float | None,
-        "--fail-above GAP",
-        "Exit with 1 if the gap of --fail-metric is wider than this.",
-        EVALUATION,
+    fail_above: float | None = evaluation(
+        float | None, "--fail-above GAP", "Exit with 1 if the gap of --fail-metric is wider than this."
     )
-    fail_on: str | None = option(
+    fail_on: str | None = evaluation(
         FailureKinds | None,
         "--fail-on",
         "Fail if the estimate is wider (default), only if the true gap is shown to exceed --fail-above, "
         "or unless it is shown to be at most that.",
-        EVALUATION,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreSettings(ScoreColumns, EvaluationSettings):
+class ScoreSettings(OutDirectory, ScoreColumns, EvaluationSettings):
     """Options of commands that evaluate scores: ``audit`` and ``compare``."""
 
-    threshold: float | None = option(
+    threshold: float | None = request(
         float | None,
         "--threshold SCORE",
         "Above it (with --lower-is-better: below it) a person is selected; has no default.",
-        REQUEST,
     )
-    rank_within: types.RankWithin = option(
+    rank_within: types.RankWithin = request(
         RankWithin,
         "--rank-within",
         "Equal opportunity and odds rank people in their group, or among those with their label.",
-        REQUEST,
         default="group",
     )
-    max_groups: int = option(
+    max_groups: int = evaluation(
         int,
         "--max-groups N",
         "Largest number of groups; more raise an error. Run time grows with the pairs of groups: "
         "1,000 take minutes and 2 GiB.",
-        EVALUATION,
         default=MAX_GROUPS,
-    )
-    out: Path | None = option(
-        Path | None, "--out DIR", "Directory for tables, JSON and pictures; made if need be.", OUTPUT
     )
 
     def check(self) -> None:
@@ -308,16 +316,11 @@ class ScoreSettings(ScoreColumns, EvaluationSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditSettings(GateOptions, ScoreSettings):
+class AuditSettings(TableFile, GateOptions, ScoreSettings):
     """Options of ``audit``."""
 
-    file: Path = argument(Path, "CSV, Parquet or Arrow file, one row per person; - for a pipe.")
-    fail_metric: str = option(
-        str,
-        "--fail-metric NAME",
-        "Metric that --fail-above looks at.",
-        EVALUATION,
-        default="statistical_parity",
+    fail_metric: str = evaluation(
+        str, "--fail-metric NAME", "Metric that --fail-above looks at.", default="statistical_parity"
     )
 
 
@@ -326,8 +329,8 @@ class CompareSettings(ScoreSettings):
     """Options of ``compare``."""
 
     files: list[Path] = argument(list[Path], "Two or more files with scores of the same people.")
-    id_column: str | None = option(
-        str | None, "--id COL", "Says who a row is; without it rows are matched in order.", COLUMNS
+    id_column: str | None = columns(
+        str | None, "--id COL", "Says who a row is; without it rows are matched in order."
     )
 
     def check(self) -> None:
@@ -338,40 +341,29 @@ class CompareSettings(ScoreSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdjustSettings(ScoreColumns, TableSettings):
+class AdjustSettings(TableFile, OutDirectory, ScoreColumns, TableSettings):
     """Options of ``adjust``."""
 
-    file: Path = argument(Path, "CSV, Parquet or Arrow file, one row per person; - for a pipe.")
-    id_column: str | None = option(
-        str | None, "--id COL", "Says who a row is; kept in what is written.", COLUMNS
-    )
-    max_gap: float | None = option(
+    id_column: str | None = columns(str | None, "--id COL", "Says who a row is; kept in what is written.")
+    max_gap: float | None = request(
         float | None,
         "--max-gap GAP",
         "Largest gap of the adjusted scores on this file; needed unless a map is applied.",
-        REQUEST,
     )
-    threshold: float | None = option(
+    threshold: float | None = request(
         float | None,
         "--threshold SCORE",
         "Bound the gap in who is above this score only, demographic parity.",
-        REQUEST,
     )
-    score_range: tuple[float, float] | None = option(
+    score_range: tuple[float, float] | None = request(
         tuple[float, float] | None,
         "--score-range LOW HIGH",
         "Ends that new people's scores must not leave: 0 1 for probabilities.",
-        REQUEST,
     )
-    apply_map: Path | None = option(
-        Path | None, "--apply MAP.json", "Move scores by the map of an earlier run, for new people.", FIT
+    apply_map: Path | None = fit(
+        Path | None, "--apply MAP.json", "Move scores by the map of an earlier run, for new people."
     )
-    max_knots: int = option(
-        int, "--max-knots N", "About how many rows the map has by group.", FIT, default=1000
-    )
-    out: Path | None = option(
-        Path | None, "--out DIR", "Directory for tables, JSON and pictures; made if need be.", OUTPUT
-    )
+    max_knots: int = fit(int, "--max-knots N", "About how many rows the map has by group.", default=1000)
 
     def check(self) -> None:
         """Refuse what cannot be right, before any file is read."""
@@ -400,85 +392,65 @@ class AdjustSettings(ScoreColumns, TableSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelSettings(EvaluationSettings):
+class ModelSettings(TableFile, EvaluationSettings):
     """Options of commands that train models: ``train`` and ``path``."""
 
-    file: Path = argument(Path, "CSV, Parquet or Arrow file, one row per person; - for a pipe.")
-    target: str = option(str, "--target COL", "What to predict, of two values.", COLUMNS)
-    ids: tuple[str, ...] = option(
+    target: str = columns(str, "--target COL", "What to predict, of two values.")
+    ids: tuple[str, ...] = columns(
         list[str] | None,
         "--id COL",
         "Says who a row is: no feature, but kept by predict; repeat.",
-        COLUMNS,
         default=(),
         read=_read_names,
     )
-    drop: tuple[str, ...] = option(
-        list[str] | None, "--drop COL", "Is no feature; repeat.", COLUMNS, default=(), read=_read_names
+    drop: tuple[str, ...] = columns(
+        list[str] | None, "--drop COL", "Is no feature; repeat.", default=(), read=_read_names
     )
-    categories: tuple[str, ...] = option(
+    categories: tuple[str, ...] = columns(
         list[str] | None,
         "--category COL",
         "Numbers that are codes of categories; repeat.",
-        COLUMNS,
         default=(),
         read=_read_names,
     )
-    constraint: str = option(
+    constraint: str = request(
         str,
         "--constraint NAME",
         f"What is bounded: {_CONSTRAINTS}; or, in train, none.",
-        REQUEST,
         default="statistical_parity",
     )
-    enforce: Literal["exact", "surrogate"] = option(
+    enforce: Literal["exact", "surrogate"] = request(
         Enforcement,
         "--enforce",
         "'exact' bounds the gap itself on the training rows, 'surrogate' the paper's smooth stand-in.",
-        REQUEST,
         default="exact",
     )
-    model: str = option(
+    model: str = fit(
         Models,
         "--model",
         "A linear model, or trees of LightGBM, XGBoost or scikit-learn (HistGradientBoosting), whose "
         "leaf values are refitted; trees take categories and missing values as they are.",
-        FIT,
         default="linear",
     )
-    group_terms: Literal["intercept", "interactions"] | None = option(
+    group_terms: Literal["intercept", "interactions"] | None = fit(
         GroupTerms,
         "--group-terms",
         "Whether the model may use the group; it then needs it to score.",
-        FIT,
         default=None,
         read={"none": None, "intercept": "intercept", "interactions": "interactions"}.get,
     )
-    time_limit: float | None = option(
-        float | None, "--time-limit SECONDS", "End each fit after so long, with its best model so far.", FIT
+    time_limit: float | None = fit(
+        float | None, "--time-limit SECONDS", "End each fit after so long, with its best model so far."
     )
-    cv: int | None = option(
+    cv: int | None = evaluation(
         int | None,
         "--cv FOLDS",
         "Hold out no rows: train on all, and judge models trained like this on all rows out of fold.",
-        EVALUATION,
     )
-    verbose: bool = option(
-        bool, "--verbose", "Also say how the fit went: steps, objective, certificate.", OUTPUT
-    )
+    verbose: bool = output(bool, "--verbose", "Also say how the fit went: steps, objective, certificate.")
 
     share_flag: ClassVar[str]
     """The option that says how many rows are held out."""
-
-    if TYPE_CHECKING:
-
-        @property
-        def share(self) -> float:
-            """Of the rows that is held out."""
-
-        @property
-        def alphas(self) -> tuple[float | Literal["auto"], ...]:
-            """The penalties to try."""
 
     @property
     def named(self) -> NamedConstraint | None:
@@ -609,45 +581,39 @@ class ModelSettings(EvaluationSettings):
 class TrainSettings(GateOptions, ModelSettings):
     """Options of ``train``."""
 
-    max_gap: float = option(
+    max_gap: float = request(
         float,
         "--max-gap GAP",
         "The largest gap allowed among the training rows, or with --population among new people.",
-        REQUEST,
         default=0.05,
     )
-    population: bool = option(
+    population: bool = request(
         bool,
         "--population",
         "Promise the gap of new people: train several models, and keep the best of those whose gap "
         "the rows held out show, with --confidence, to be at most --max-gap.",
-        REQUEST,
     )
-    alpha: float | Literal["auto"] | None = option(
+    alpha: float | Literal["auto"] | None = fit(
         str | None,
         "--alpha X",
         "Strength of the l2 penalty: 1e-4 by default, of trees 1e-2; for trees auto chooses it, in "
         "five times the time.",
-        FIT,
         read=_read_alpha,
     )
-    test_size: float | None = option(
+    test_size: float | None = evaluation(
         float | None,
         "--test-size SHARE",
         f"Share of the rows held out to judge the model, {_SHARE:g} if not given; 0 for none.",
-        EVALUATION,
     )
-    fail_metric: str | None = option(
+    fail_metric: str | None = evaluation(
         str | None,
         "--fail-metric NAME",
         "Metric that --fail-above looks at; by default that of --constraint.",
-        EVALUATION,
     )
-    out: Path = option(
+    out: Path = output(
         Path,
         "--out DIR",
         "Directory for the model, JSON and pictures, or DIR/name.skops.",
-        OUTPUT,
         default=Path("model"),
     )
 
@@ -707,47 +673,38 @@ class TrainSettings(GateOptions, ModelSettings):
 class PathSettings(ModelSettings):
     """Options of ``path``."""
 
-    max_gaps: tuple[float, ...] = option(
+    max_gaps: tuple[float, ...] = request(
         str,
         "--max-gaps GAP,GAP,…",
         "Gaps to allow among the training rows, with commas between them.",
-        REQUEST,
         read=lambda text: read_numbers(text, "--max-gaps"),
     )
-    given_alphas: tuple[float | Literal["auto"], ...] = option(
+    given_alphas: tuple[float | Literal["auto"], ...] = fit(
         str | None,
         "--alphas X,X,…",
         "Strengths of the l2 penalty to try with each gap: 1e-4 by default, of trees 1e-2; for "
         "trees auto chooses one.",
-        FIT,
         default=(),
         read=_read_alphas,
     )
-    validation: float | None = option(
+    validation: float | None = evaluation(
         float | None,
         "--validation SHARE",
         f"Share of the rows held out to judge the models, {_SHARE:g} if not given.",
-        EVALUATION,
     )
-    scoring: str = option(
-        str,
-        "--scoring NAME",
-        "What counts: accuracy, balanced_accuracy or roc_auc.",
-        EVALUATION,
-        default="accuracy",
+    scoring: str = evaluation(
+        str, "--scoring NAME", "What counts: accuracy, balanced_accuracy or roc_auc.", default="accuracy"
     )
-    best: float | None = option(
+    best: float | None = evaluation(
         float | None,
         "--best GAP",
         "Save the best model whose gap on new people is, with --confidence, at most this; exit with "
         "1 if there is none.",
-        EVALUATION,
     )
-    out: Path = option(
+    out: Path = output(
         Path,
         "--out DIR",
         "Directory for the table, JSON, the picture and the chosen model.",
-        OUTPUT,
         default=Path("path"),
     )
 
@@ -799,12 +756,15 @@ class PathSettings(ModelSettings):
         }
 
 
+FitSettings: TypeAlias = TrainSettings | PathSettings
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelFileSettings:
     """Options of commands that use a saved model."""
 
     model: Path = argument(Path, "Directory of partialfair train or path, or a model's file.")
-    as_json: bool = option(bool, "--json", JSON_HELP, OUTPUT)
+    as_json: bool = output(bool, "--json", JSON_HELP)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -812,10 +772,10 @@ class PredictSettings(ModelFileSettings):
     """Options of ``predict``."""
 
     file: Path = argument(Path, "CSV, Parquet or Arrow file with the columns trained on; - for a pipe.")
-    out: Path | None = option(
-        Path | None, "--out FILE", "CSV or Parquet file to write; standard output if not given.", OUTPUT
+    out: Path | None = output(
+        Path | None, "--out FILE", "CSV or Parquet file to write; standard output if not given."
     )
-    keep: bool = option(bool, "--keep", "Keep all columns; otherwise ids, groups and target.", OUTPUT)
+    keep: bool = output(bool, "--keep", "Keep all columns; otherwise ids, groups and target.")
     use_unkept: bool = option(
         bool, "--use-unkept", "Also score with a model whose gap in training is wider than was asked for."
     )
@@ -832,12 +792,9 @@ class ExportSettings(ModelFileSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DemoSettings:
+class DemoSettings(Seed):
     """Options of ``demo``."""
 
-    out: Path = option(
-        Path, "--out DIR", "Directory for the table, pictures and the page.", OUTPUT, default=Path("demo")
-    )
-    seed: int = option(
-        int, "--seed N", "Of all that is drawn at random.", OUTPUT, default=0, min=0, max=_LARGEST_SEED
+    out: Path = output(
+        Path, "--out DIR", "Directory for the table, pictures and the page.", default=Path("demo")
     )
