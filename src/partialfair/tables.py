@@ -217,6 +217,7 @@ class TableModel:
         classifier = held.get("classifier")
         if not (isinstance(classifier, PartialFairEstimator) and is_classifier(classifier)):
             raise InputError("its classifier is none")
+        # Shapes and dtypes that scoring relies on; files may be anybody's.
         classifier._check_stored()
         if vars(self.classifier).get("sensitive_columns") is not None:
             raise InputError("its classifier reads the group from features")
@@ -243,6 +244,7 @@ class TableModel:
 
     def predict(self, table: pd.DataFrame) -> npt.NDArray[Any]:
         """Return the label of every row."""
+        # Decisions are made at 0.
         positive = self.decision_function(table) > 0
         return np.array(self.labels, dtype=object)[positive.astype(np.intp)]
 
@@ -351,6 +353,7 @@ def tree_features(
     bytes of names that are not ASCII, and takes ä for ü.
     """
     names = [re.sub(r"\W", "_", column.name) for column in columns]
+    # Different names may become equal: then they are numbered.
     if len(set(names)) < len(names):
         names = [f"{name}_{number}" for number, name in enumerate(names)]
     taken = {
@@ -400,7 +403,9 @@ def read_columns(
     notes: list[str] = []
     for name in names:
         values = table[name]
+        # Inferred from all rows, so that the split does not decide the type.
         kind = kind_of(values, name in categories)
+        # Collected, so that one message names all of them.
         if kind.trouble is not None:
             troubles[name] = kind.trouble
             continue
@@ -436,6 +441,7 @@ def _numbers_of(values: pd.Series, rows: Ints) -> NumberColumn | None:
     alike = np.ptp(filled) < 1 / LARGEST
     if alike and not gaps.any():
         return None
+    # Only the feature for gaps differs; the numbers themselves then add nothing.
     scale = 1.0 if alike else float(filled.std())
     return NumberColumn(str(values.name), median, float(filled.mean()), scale, bool(gaps.any()))
 

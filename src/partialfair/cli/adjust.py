@@ -164,6 +164,7 @@ def adjust(settings: AdjustSettings) -> AdjustedTable:
 def _move_scores(table: ScoreTable, settings: AdjustSettings) -> tuple[PartialParityAdjuster, Floats]:
     groups = table.encoded
     if settings.apply_map is not None:
+        # A map of an earlier run, checked as any file from elsewhere.
         adjuster = PartialParityAdjuster.from_json(settings.apply_map)
         adjuster.set_params(missing_groups=settings.missing_groups)
         return adjuster, adjuster.transform(
@@ -209,6 +210,7 @@ def _match_groups(
 
 def _columns(table: ScoreTable, score: str, scores: Floats) -> pd.DataFrame:
     """Return what is written of each row; a column that is there already is refused."""
+    # In the order of a file that `audit` reads: ids, groups, label, scores.
     columns: dict[str, Any] = {} if table.ids is None else {str(table.ids.name): table.ids}
     columns |= {str(name): table.groups[name] for name in table.groups.columns}
     if table.labels is not None:

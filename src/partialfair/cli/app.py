@@ -70,6 +70,7 @@ class _Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command; one of another distribution as it is listed, by the distribution's summary."""
         found = super().get_command(ctx, cmd_name)
+        # Own commands come first: no other distribution takes their names.
         plugin = None if found is not None else command_plugins().get(cmd_name)
         if plugin is None:
             return found
@@ -82,6 +83,7 @@ class _Commands(TyperGroup):
             return super().resolve_command(ctx, args)
         plugin = command_plugins().get(name)
         if plugin is not None:
+            # Only now is the other distribution imported.
             return name, typer.main.get_command(plugin.load()), args[1:]
         if name in PAPER_COMMANDS:
             raise missing_paper(f"partialfair {name}")
@@ -174,6 +176,7 @@ def train(settings: TrainSettings) -> None:
     check_settings(settings, gate)
     check_page(settings.interval, settings.report)
     out, name = settings.out, MODEL
+    # A file for the model names the directory of all the rest as well.
     if out.suffix == ".skops":
         out, name = out.parent, out.name
     outputs = Outputs(out, file_names(name), settings.report)
@@ -240,6 +243,7 @@ def adjust(settings: AdjustSettings) -> None:
     if settings.out is not None:
         _present(result, outputs, as_json=settings.as_json)
         return
+    # Standard output is for the scores alone.
     for sentence in result.sentences:
         note(sentence)
     with printing():
@@ -297,6 +301,7 @@ def demo(settings: DemoSettings) -> None:
     from partialfair.cli.demo import FILES, PAGE, run
 
     outputs = Outputs(settings.out, FILES, settings.out / PAGE)
+    # Nothing is read; the table is made.
     outputs.check()
     result = run(settings)
     _present(result, outputs, as_json=False, then=lambda: echo(result.commands()))
@@ -434,6 +439,7 @@ def run() -> int:
     The parser's own complaints are refusals as all others: one sentence, in which what was typed is visible.
     """
     try:
+        # Without standalone mode the parser raises what it has to say, and returns the exit code.
         code = app(prog_name="partialfair", standalone_mode=False)
     except _UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # the help has been printed; older versions return 0

@@ -263,6 +263,7 @@ def measure(table: ScoreTable, settings: ScoreSettings, gate: Gate | None = None
             weights=table.weights,
             clusters=table.clusters,
         )
+        # The same sorted scores as the report's: nothing is ranked twice.
         unfairness = groups_map(
             evaluation.report.scored,
             n_grid=MAP_GRID,
@@ -304,6 +305,7 @@ def _is_as_wide(interval: IntervalLike) -> bool:
     """Whether it is one interval of the width that the map's widest one has."""
     if isinstance(interval, dict):
         return False
+    # Of a union no single width can be compared.
     parts = as_interval_set(interval).parts
     return len(parts) == 1 and bool(np.isclose(parts[0][1] - parts[0][0], MAP_WIDTH))
 

@@ -112,6 +112,7 @@ def read_scores(
     """
     names = [name for name in (columns.id, columns.clusters) if name is not None]
     as_written = [*columns.group, *names]
+    # Only the named columns, in their order; a pipe may have many more.
     frame = read_frame(path, columns.needed, as_written)[0][columns.needed]
     groups = frame[list(dict.fromkeys(columns.group))]
     check_group_columns(groups, path, missing_groups)
@@ -199,9 +200,13 @@ def _numbers(column: pd.Series, path: Path, *, ranked: bool = False) -> Floats:
     """Return finite numbers; those that are ranked must differ where the cells do."""
     _refuse_dates(column, path)
     _refuse_nested(column, path)
+    # Categories of Parquet files may be numbers.
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = pd.Series(column.to_numpy(), name=column.name)
-    numbers = _parsed(column)
+    chunks = [column.iloc[start : start + _CHUNK] for start in range(0, len(column), _CHUNK)]
+    parsed = [pd.to_numeric(chunk, errors="coerce") for chunk in chunks]
+    # What is no number becomes nan, and raises below.
+    numbers = np.concatenate([chunk.to_numpy(dtype=np.float64, na_value=np.nan) for chunk in parsed])
     bad = np.flatnonzero(~np.isfinite(numbers))
     if bad.size:
         first = column.iloc[bad[0]]
@@ -213,26 +218,19 @@ def _numbers(column: pd.Series, path: Path, *, ranked: bool = False) -> Floats:
             f"in {_rows(bad)}{hint}"
         )
     # Large integers that floats merge would be ties that the file does not have.
-    if ranked and (alike := merged_by_floats(_as_given(column), numbers)) is not None:
+    if not ranked:
+        return numbers
+    # Text that is whole numbers is compared as such: floats have merged them already.
+    as_given = column.to_numpy()
+    if pd.api.types.is_string_dtype(column.dtype):
+        whole = [int(cell) if _WHOLE.fullmatch(str(cell)) else 0.0 for cell in column]
+        as_given = np.array(whole, dtype=object)
+    if (alike := merged_by_floats(as_given, numbers)) is not None:
         raise InputError(
             f"column {_name(column)} of {path} has {shown(alike[0])} and {shown(alike[1])}, which cannot be "
             "told apart as floats; write smaller numbers, for example their ranks"
         )
     return numbers
-
-
-def _parsed(column: pd.Series) -> Floats:
-    """Return cells as floats, nan where they are none."""
-    chunks = [column.iloc[start : start + _CHUNK] for start in range(0, len(column), _CHUNK)]
-    numbers = [pd.to_numeric(chunk, errors="coerce") for chunk in chunks]
-    return np.concatenate([chunk.to_numpy(dtype=np.float64, na_value=np.nan) for chunk in numbers])
-
-
-def _as_given(column: pd.Series) -> npt.NDArray[Any]:
-    """Return the values before they were floats; of text that is whole numbers, those numbers."""
-    if not pd.api.types.is_string_dtype(column.dtype):
-        return column.to_numpy()
-    return np.array([int(cell) if _WHOLE.fullmatch(str(cell)) else 0.0 for cell in column], dtype=object)
 
 
 def weights_of(column: pd.Series, groups: pd.DataFrame, path: Path) -> Floats:
@@ -241,6 +239,7 @@ def weights_of(column: pd.Series, groups: pd.DataFrame, path: Path) -> Floats:
     negative = np.flatnonzero(weights < 0)
     if negative.size:
         raise InputError(f"column {_name(column)} of {path} has a negative weight in {_rows(negative)}")
+    # Squares of weights are summed for effective sizes, and must not overflow.
     if (outside := outside_weights(weights)).size:
         raise InputError(
             f"column {_name(column)} of {path} has {weights[outside[0]]:g} in {_rows(outside)}; "
@@ -272,6 +271,7 @@ def _refuse_dates(column: pd.Series, path: Path) -> None:
 
 def _refuse_nested(column: pd.Series, path: Path) -> None:
     """Refuse cells that hold bytes, or several values: lists, structs and maps of Parquet files."""
+    # Checked by kind first: a loop over all cells is for odd columns only.
     if column.dtype != object or pd.api.types.infer_dtype(column, skipna=True) in _SINGLE:
         return
     for row, value in enumerate(column):
@@ -340,6 +340,7 @@ def positive_label(labels: pd.Series, path: Path, requested: str | None) -> Posi
 
 def _is_negative(value: Any) -> bool:
     """Whether a label is text whose first word stands for the negative: "no", "denied", "not hired"."""
+    # The first word decides: "not hired" and "no_offer" are negative.
     words = str(value).lower().replace("_", " ").replace("-", " ").split()
     return isinstance(value, str) and bool(words) and words[0] in _NEGATIVE
 

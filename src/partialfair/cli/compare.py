@@ -72,6 +72,7 @@ class Comparison:
     def movers(self) -> pd.DataFrame:
         """One line per row whose membership of the interval differs between models."""
         first = self.audits[0]
+        # Group columns as they were read, for whoever looks up a row.
         frame = first.table.groups.reset_index(drop=True).copy()
         ids = first.table.ids
         frame.insert(
@@ -201,6 +202,7 @@ def compare(settings: CompareSettings) -> Comparison:
     # The interval is chosen once, by the first model: others would not be comparable.
     if settings.interval == AUTO:
         settings = replace(settings, requested_interval=audit.interval)
+    # Labels, weights and groups are the first file's for all, see `align`.
     audits = (audit, *(measure(table, settings) for table in others))
     ranking, interval = audit.evaluation.ranking, audit.interval
     return Comparison(
@@ -271,6 +273,7 @@ def align(tables: Sequence[ScoreTable]) -> list[ScoreTable]:
                 f"{table.path} has {len(table.scores):,} rows and {first.path} has {len(first.scores):,}; "
                 "compare needs the same people, so name an --id column that both have, or use equal rows"
             )
+        # A row in another group would be another person's.
         differ = _in_other_groups(table.groups, first.groups)
         if differ.any():
             row = int(np.argmax(differ)) + 1

@@ -40,6 +40,7 @@ FILES = (TABLE, _CURVES, _MAP, *PATH_FILES)
 
 _N_ROWS = 20_000
 """Of whom a fifth is held out: enough for gaps that can be told from chance, few enough for seconds."""
+# The interval in which the synthetic applicants are treated differently.
 _TARGET, _GROUP, _INTERVAL = "admitted", "origin", (0.15, 0.40)
 _MAX_GAPS, _SHOWN = (0.05, 0.1, 0.2), 0.1
 

@@ -158,6 +158,7 @@ class Gate:
 
     def check_measured(self, report: FairnessReport) -> None:
         """Refuse a report that cannot decide: a gap that was not measured neither passes nor fails."""
+        # Left out for want of labels, a threshold, or members.
         if self.metric in report.omitted:
             reason = report.omitted[self.metric]
             see = ": see --label and --threshold" if reason.startswith("needs") else ""
@@ -196,6 +197,7 @@ class Gate:
                 reason = f", {'not ' if passed else ''}shown to exceed it"
             elif self.fail_on is FailureKinds.unproven:
                 reason = f", {'' if passed else 'not '}shown to be at most that"
+        # Of the hypothesis that the true gap is at most the limit; nan for metrics without bounds.
         p_value = row.p_value(self.limit)
         return Text.assemble(
             f"\ngate{kind}: {metric.title} gap {gap}{bound}, limit {self.limit:g}: ",

@@ -69,16 +69,12 @@ def _joined(words: Sequence[str]) -> list[str]:
             if not rest:
                 return [*joined, word]  # the parser says what is missing
             value = rest.pop(0)
-        if _continues(value) and rest and not rest[0].startswith("--"):
+        # "0.05" and "Women=0.05" go on with a second number, unless it has been joined already.
+        continues = value != AUTO and " " not in value.rpartition("=")[2].strip()
+        if continues and rest and not rest[0].startswith("--"):
             value = f"{value} {rest.pop(0)}"
         joined += [_OPTION, value]
     return joined
-
-
-def _continues(value: str) -> bool:
-    """Whether a use of the option goes on after its first word: ``0.05`` and ``Women=0.05`` do."""
-    # After the name of a group one number has been read; a second one is still missing.
-    return value != AUTO and " " not in value.rpartition("=")[2].strip()
 
 
 def read_interval(uses: Sequence[str] | None) -> RequestedInterval | None:
@@ -96,15 +92,24 @@ def read_interval(uses: Sequence[str] | None) -> RequestedInterval | None:
     for use in uses:
         # From the right: names of groups may contain "=", as "sex=1" does.
         group, _, ends = use.rpartition("=")
-        named.setdefault(group, []).append(_ends(ends, use))
+        try:
+            low, high = map(float, ends.split())
+        except ValueError:
+            raise InputError(
+                f"{_OPTION} must be two numbers LOW HIGH, GROUP=LOW HIGH, or auto, not {use!r}"
+            ) from None
+        named.setdefault(group, []).append((low, high))
     if "" in named and len(named) > 1:
         one_group = next(filter(None, named))
         raise InputError(
             f"{_OPTION} is given both for everybody and for group {one_group!r}; name the group in every "
             "use, or in none"
         )
-    unions = {group: _plain(as_interval_set(_union(pairs)).parts) for group, pairs in named.items()}
-    return unions[""] if "" in unions else dict(unions)
+    unions: dict[GroupLabel, Any] = {}
+    for name, pairs in named.items():
+        parts = as_interval_set(_union(pairs)).parts
+        unions[name] = parts[0] if len(parts) == 1 else list(parts)
+    return unions.get("", unions)
 
 
 def _union(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -117,21 +122,6 @@ def _union(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
         else:
             disjoint.append((low, high))
     return disjoint
-
-
-def _ends(text: str, use: str) -> tuple[float, float]:
-    try:
-        low, high = map(float, text.split())
-    except ValueError:
-        raise InputError(
-            f"{_OPTION} must be two numbers LOW HIGH, GROUP=LOW HIGH, or auto, not {use!r}"
-        ) from None
-    return low, high
-
-
-def _plain(parts: tuple[tuple[float, float], ...]) -> tuple[float, float] | list[tuple[float, float]]:
-    """Return one interval as two numbers, several as a list."""
-    return parts[0] if len(parts) == 1 else list(parts)
 
 
 def by_label(interval: IntervalLike, groups: Groups) -> IntervalLike:

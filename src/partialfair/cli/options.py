@@ -41,65 +41,15 @@ FIT, OUTPUT = "The fit", "Output"
 """Headings of the options in a command's help."""
 
 
-class Scales(StrEnum):
-    """Values of ``--gap-scale``."""
-
-    interval = "interval"
-    absolute = "absolute"
-
-
-class RankWithin(StrEnum):
-    """Values of ``--rank-within``."""
-
-    group = "group"
-    group_and_label = "group_and_label"
-
-
-class GroupTerms(StrEnum):
-    """Values of ``--group-terms``."""
-
-    none = "none"
-    intercept = "intercept"
-    interactions = "interactions"
-
-
-class SmallGroups(StrEnum):
-    """Values of ``--small-groups``."""
-
-    list = "list"
-    merge = "merge"
-    keep = "keep"
-
-
-class MissingGroups(StrEnum):
-    """Values of ``--missing-groups``."""
-
-    error = "error"
-    ignore = "ignore"
-
-
-class Enforcement(StrEnum):
-    """Values of ``--enforce``."""
-
-    exact = "exact"
-    surrogate = "surrogate"
-
-
-class FailureKinds(StrEnum):
-    """Values of ``--fail-on``."""
-
-    estimate = "estimate"
-    exceeds = "exceeds"
-    unproven = "unproven"
-
-
-class Models(StrEnum):
-    """Values of ``--model``."""
-
-    linear = "linear"
-    lightgbm = "lightgbm"
-    xgboost = "xgboost"
-    hist = "hist"
+# Choices, by the option that has them.
+Scales = StrEnum("Scales", ["interval", "absolute"])  # --gap-scale
+RankWithin = StrEnum("RankWithin", ["group", "group_and_label"])
+GroupTerms = StrEnum("GroupTerms", ["none", "intercept", "interactions"])
+SmallGroups = StrEnum("SmallGroups", ["list", "merge", "keep"])
+MissingGroups = StrEnum("MissingGroups", ["error", "ignore"])
+Enforcement = StrEnum("Enforcement", ["exact", "surrogate"])
+FailureKinds = StrEnum("FailureKinds", ["estimate", "exceeds", "unproven"])  # --fail-on
+Models = StrEnum("Models", ["linear", "lightgbm", "xgboost", "hist"])
 
 
 def option(

@@ -281,6 +281,7 @@ class Outputs:
         if self.directory is None and self.report is None:
             return record
         with step(f"writing to {self.directory or self.report}"):
+            # Everything is made before anything is written.
             pages = {} if self.report is None else {self.report: _bytes(page())}
             if self.directory is None:
                 write_files(pages)
@@ -367,6 +368,7 @@ def csv_text(frame: pd.DataFrame, *, index: bool = False) -> str:
     """
     import pandas as pd
 
+    # Columns are replaced, never changed in place.
     safe = frame.copy(deep=False)
     for position in range(safe.shape[1]):
         column = safe.iloc[:, position]

@@ -233,10 +233,12 @@ def trace(settings: PathSettings) -> Frontier:
         if settings.alphas[0] == AUTO:
             notes.general.append(chosen_alpha_note(models.points[0].model))
         with step("measuring gaps"):
+            # Reports of all models are made here and remembered by the path.
             lines = models.to_frame(settings.confidence)
         chosen, refusal = None, None
         if settings.best is not None:
             try:
+                # Its confidence is that of the choice among all models.
                 model = models.best(settings.best, settings.confidence)
                 chosen = next(point for point in models.points if point.model is model)
             except InputError as error:

@@ -79,6 +79,7 @@ def find_model(path: Path) -> list[Path]:
     if len(names) > 1:
         raise InputError(f"{path} holds {' and '.join(names)}, of two commands; name the model's file")
     record_path = path / names[0]
+    # Refuses a set of which a file is missing or of another run.
     record = check_set(path, names[0])
     model = record.get("model")
     if model is None:
@@ -139,6 +140,7 @@ def predict(settings: PredictSettings) -> Prediction:
             "probability": model.predict_proba(table)[:, 1],
             "decision": np.array(model.labels, dtype=object)[(scores > 0).astype(np.intp)],
         }
+    # What scoring had to assume.
     notes = tuple(model.unseen_levels(table))
     return Prediction(model_path, path, model, table[columns].assign(**added), is_text, notes)
 
@@ -175,11 +177,13 @@ def _infer_types(scored: Prediction) -> pd.DataFrame:
     """
     table = scored.table.copy(deep=False)
     if scored.is_text:
+        # CSV files have no types: infer them, so that Parquet has numbers.
         for name in table.columns.difference(list(_ADDED)):
             table[name] = _infer_type(table[name])
     target = table.get(scored.model.target)
     if target is None or pd.api.types.is_numeric_dtype(target.dtype):  # booleans are numeric
         labels = _infer_type(pd.Series(scored.model.labels, dtype=object))
+        # Labels 0 and 1 of a column of floats are floats.
         if target is not None and target.dtype.kind == "f" and pd.api.types.is_numeric_dtype(labels.dtype):
             labels = labels.astype(np.float64)
         table["decision"] = labels.to_numpy()[(table["score"] > 0).astype(np.intp)]

@@ -195,6 +195,7 @@ def prepare(settings: FitSettings, estimator: PartialFairEstimator) -> Prepared:
         )
         labels = _as_numbers(labels_of(table[settings.target], path))
         positive = positive_label(labels, path, settings.pos_label)
+        # Groups are texts, so that they are the same in any kind of file.
         group_table = pd.DataFrame(
             {column.name: column.labels(table[column.name]) for column in group_columns}
         )
@@ -202,7 +203,9 @@ def prepare(settings: FitSettings, estimator: PartialFairEstimator) -> Prepared:
         weights = None if settings.weight is None else weights_of(table[settings.weight], group_table, path)
         clusters = None
         if settings.clusters is not None:
+            # Numbers, which splits and bootstraps draw.
             clusters = np.asarray(pd.factorize(clusters_of(table[settings.clusters], path))[0])
+    # Said before any work: a wrong positive label turns all results around.
     _logger.info("%s", positive.sentence(settings.target))
     is_positive = (labels == positive.value).to_numpy(dtype=bool)
     # Features come last: they are made of what the training rows show.
@@ -237,6 +240,7 @@ def prepare(settings: FitSettings, estimator: PartialFairEstimator) -> Prepared:
     }
     n_missing = int((rows.groups.codes < 0).sum())
     missing = [f"{n_missing:,} rows have no group: they count in the loss only"] if n_missing else []
+    # As predictions will write them.
     text = as_text(labels)
     return Prepared(
         path,
@@ -275,6 +279,7 @@ def _used_columns(settings: FitSettings) -> list[str]:
 def _as_numbers(column: pd.Series) -> pd.Series:
     """Return labels as numbers if they all are, so that 10 is larger than 9."""
     codes, different = pd.factorize(column)  # few, and reading every row as a number would hold up Ctrl-C
+    # Of the different values only.
     numbers = pd.to_numeric(pd.Series(different).astype(str), errors="coerce").to_numpy()
     if np.isnan(numbers).any():
         return column
@@ -307,6 +312,7 @@ def _merge_small_groups(rows: Samples, training: Ints, settings: FitSettings) ->
     )
     if not small.any():
         return groups
+    # The other groups keep their labels; rows of small ones get the code after the last.
     large = [label for label, is_small in zip(groups.labels, small, strict=True) if not is_small]
     if MERGED in large:
         raise InputError(f"--small-groups merge makes a group {MERGED!r}, but the data have one of that name")
@@ -325,6 +331,7 @@ def _check_parts(
     for part, numbers in split.items():
         # Rows without weight count as absent.
         counted = rows.take(numbers).with_weight()
+        # Two groups and two labels in every part, or nothing can be fitted or compared.
         if (lacking := _lacking(counted)) is None:
             continue
         where = f"{numbers.size:,} rows {'for training' if part == TRAINING else part}"
@@ -426,6 +433,7 @@ def _identify_rows(
 ) -> pd.DataFrame:
     """Return each row's number in the file, from 1, its fold if any, and the columns that identify it."""
     optional = [name for name in (settings.weight, settings.clusters) if name is not None]
+    # Each column once: an id may name the clusters, too.
     names = dict.fromkeys([*settings.ids, *settings.group, settings.target, *optional])
     frame = table[list(names)].iloc[rows].reset_index(drop=True)
     frame.insert(0, _free_name("row", set(map(str, frame.columns))), rows + 1)

@@ -95,6 +95,7 @@ def read_frame(path: Path, needed: list[str], as_written: list[str] | None) -> t
     source = _find(path)
     if not source.size:
         raise InputError(f"{path} is empty")
+    # By name, else by the first bytes; never by trying.
     kind = source.kind()
     try:
         if kind == "text":

@@ -98,6 +98,7 @@ def groups_table(report: FairnessReport) -> PlainTable:
             members_text(group.n_in_interval),
             percent(group.tied_share),
         )
+    # Dimmed: groups that are too small to be evaluated.
     for group in report.small_groups:
         table.add_row(
             group_name(group.group),
@@ -118,8 +119,7 @@ def parity_sentence(report: FairnessReport, *, unseen: bool = True) -> str:
     first, second = row.groups
     intervals = {group.group: IntervalSet(group.interval) for group in report.groups}
     shares = [percent(rank) for rank in row.ranks]
-    # Ranks are of whole groups; on this scale a share is what has been passed of the interval (DESIGN:
-    # p_k(u)).
+    # Ranks are of whole groups; on this scale shares are of the interval.
     if report.gap_scale == "interval":
         shares = [
             percent(float(intervals[label].passed(np.array(rank))))

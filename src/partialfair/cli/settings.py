@@ -250,9 +250,11 @@ class EvaluationSettings(Seed, TableSettings):
         check_scale(self.interval, self.gap_scale)
         if not 0 < self.confidence < 1:
             raise InputError(f"--confidence must lie between 0 and 1, not {self.confidence:g}")
+        # Beyond it the ends of an interval would be single draws, whose noise nobody sees.
         if self.confidence > _HIGHEST_CONFIDENCE:
             raise InputError(f"--confidence must be at most {_HIGHEST_CONFIDENCE:g}, not {self.confidence:g}")
         check_count(self.min_group_size, "--min-group")
+        # The merged group would have no interval of its own.
         if self.small_groups == "merge" and isinstance(self.interval, dict):
             raise InputError("--small-groups merge needs one --interval for all groups, not one for each")
 
@@ -374,6 +376,7 @@ class AdjustSettings(TableFile, OutDirectory, ScoreColumns, TableSettings):
                 "--score-range": self.score_range,
                 "--interval": self.requested_interval,
             }
+            # A map says all of it already, and was made for that.
             wrong = [name for name, value in given.items() if value is not None]
             if wrong:
                 raise InputError(
@@ -477,6 +480,7 @@ class ModelSettings(TableFile, EvaluationSettings):
     @property
     def rank_within(self) -> types.RankWithin:
         """Where evaluations rank rows: where the constraint does."""
+        # Equal opportunity and odds are constrained within the label, see `rank_within` of the metrics.
         by_label = self.named is not None and self.named.bounded.needs_labels
         return "group_and_label" if by_label else "group"
 
@@ -510,6 +514,7 @@ class ModelSettings(TableFile, EvaluationSettings):
             raise InputError(
                 f"--model {self.model} never needs the group to score, so it takes no --group-terms"
             )
+        # scikit-learn is always there; the other libraries are an extra.
         if self.model not in (Models.linear, Models.hist):
             require(self.model, extra="boosting", purpose=f"--model {self.model}")
         if self.constraint not in (*NAMED_CONSTRAINTS, "none"):
@@ -519,6 +524,7 @@ class ModelSettings(TableFile, EvaluationSettings):
             raise InputError("--interval auto is chosen for a constraint, and --constraint none has none")
         if self.time_limit is not None:
             check_number(self.time_limit, "--time-limit", above=0.0)
+        # A model with a term for each group cannot score a row without one.
         if self.group_terms is not None and self.missing_groups == "ignore":
             raise InputError("--group-terms needs the group of every row, so --missing-groups must be error")
         if self.group_terms is not None and self.small_groups == "merge":
@@ -649,6 +655,7 @@ class TrainSettings(GateOptions, ModelSettings):
         self.check_savable()
         check_number(self.max_gap, "--max-gap", low=0.0, high=self.largest_gap)
         self._check_alpha(self.alphas[0], "--alpha")
+        # 0 is allowed: `train` without held-out rows reports training figures only.
         if not 0 <= self.share < 1:
             raise InputError(f"--test-size must be at least 0 and below 1, not {self.share:g}")
         if not self.population:
@@ -725,6 +732,7 @@ class PathSettings(ModelSettings):
         from partialfair.utils.checks import check_choice, check_number
 
         super().check()
+        # Also refuses --validation with --cv.
         share = self.share
         if not self.is_constrained:
             raise InputError("--constraint none leaves no gap to vary; use train for an ordinary model")

@@ -105,6 +105,7 @@ def train(settings: TrainSettings, gate: Gate | None = None) -> TrainReport:
     """Read, split, encode, fit without and with the constraint, and evaluate both."""
     estimator = build_estimator(settings)
     prepared = prepare(settings, estimator)
+    # What preparing noticed comes first.
     notes = Notes(general=[*prepared.notes])
     if settings.population:
         notes.general.append(_CHOSEN_ON_HELD_OUT_ROWS)
@@ -113,6 +114,7 @@ def train(settings: TrainSettings, gate: Gate | None = None) -> TrainReport:
         models: dict[str, Any] = {}
         if settings.population:
             models[_WITHOUT], models[_WITH] = fit_population(prepared, settings, estimator)
+        # A path of one limit: the unconstrained model, then the constrained one.
         elif settings.is_constrained:
             points = fit_path(prepared, settings, estimator, notes, small_groups="keep").points
             named = {_WITHOUT: points[0], _WITH: points[-1]}
@@ -122,14 +124,17 @@ def train(settings: TrainSettings, gate: Gate | None = None) -> TrainReport:
             models = {name: point.model for name, point in named.items()}
             scores_out_of_fold = {name: point.scores for name, point in named.items()}
             notes.general += _fold_notes(list(named.values())[-1].fold_models)
+        # The constrained model is the last one, and the one that is saved.
         saved_name, saved = list(models.items())[-1]
         # The fit knows which interval "auto" chose.
         interval: Any = prepared.interval
         if interval == AUTO:
             interval = saved.result_.constraints[0].interval
+        # Every model on every part, the training rows first; the last evaluation counts.
         evaluations = {}
         for name, model in models.items():
             for part, part_rows in prepared.parts.items():
+                # Out of fold every row has the score of a model that has not seen it.
                 if part == OUT_OF_FOLD:
                     scores = scores_out_of_fold[name]
                 else:
@@ -159,6 +164,7 @@ def chosen_alpha_note(model: Any) -> str:
 def _fold_notes(models: tuple[Any, ...]) -> list[str]:
     """Say in how many folds the constraint is not satisfied in training."""
     n_broken = sum(model.result_.satisfied is False for model in models)
+    # Satisfied, or without a constraint, whose models say None.
     if not n_broken:
         return []
     return [f"in {n_broken} of {len(models)} folds no model was found that keeps the promise in training"]
@@ -195,6 +201,7 @@ def _calibration_notes(model: Any, prepared: Prepared) -> list[str]:
     part = [name for name in prepared.parts if name != OUT_OF_FOLD][-1]
     rows = prepared.parts[part]
     table = model.calibration(rows.X, rows.y, sensitive_features=rows.groups, sample_weight=rows.weights)
+    # One sentence, on the group that the probabilities suit least.
     worst = table["error_after"].idxmax()
     line = table.loc[worst]
     suffers = "suffers" if line["error_after"] > line["error_before"] else "does not suffer"
@@ -395,6 +402,7 @@ class TrainReport:
             seen_in_training=part == TRAINING,
             warning=warning,
             pairs_by=self.settings.metric,
+            # Ranks of the same rows under both models.
             changes=interval_changes(
                 {name: each.scores for name, each in self.compared.items()},
                 interval=self.interval,

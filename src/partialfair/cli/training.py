@@ -82,7 +82,7 @@ def _base_estimator(name: str, seed: int) -> Any:
     if name == Models.lightgbm:
         return library.LGBMClassifier(num_leaves=_LEAVES, verbose=-1, **shared)
     shared |= {"max_leaves": _LEAVES, "grow_policy": "lossguide", "enable_categorical": True}
-    # No limit on depth: trees grow leaf by leaf, as those of LightGBM do.
+    # No limit on depth but on leaves, as in LightGBM.
     return library.XGBClassifier(max_depth=0, tree_method="hist", **shared)
 
 
@@ -118,6 +118,7 @@ class Notes:
             elif issubclass(warning.category, OverfittedGapWarning) and not prefix:
                 notes = self.overfitted
             note = prefix + as_options(str(warning.message))
+            # Several models may have the same remark.
             if note not in notes:
                 notes.append(note)
         self.caught.clear()
@@ -174,6 +175,7 @@ def fit_path(
             callback=report,
             **evaluated_on,
         )
+    # What shows progress is a function of this process.
     _forget_callbacks([point.model for point in path.points])
     return path
 
@@ -187,6 +189,7 @@ def fit_unconstrained(
     samples = estimator._read_samples(rows.X, rows.y, rows.groups, rows.weights)
     folds = prepared.folds
     parts = HeldOut(samples, samples) if folds is None else OutOfFold(samples, folds)
+    # Without a constraint models are evaluated by statistical parity, which has the metric's name.
     record = NAMED_CONSTRAINTS[settings.metric]
     with _progress(1, rows, settings) as (show, finish):
         estimator.set_params(callback=show)
@@ -211,6 +214,7 @@ def fit_population(
         for model in (unconstrained, constrained):
             model.set_params(callback=show)
             model.fit(rows.X, rows.y, sensitive_features=rows.groups, sample_weight=rows.weights)
+            # A stopped fit has its best point until then, which is not what was requested.
             if model.result_.status is Status.STOPPED:
                 raise KeyboardInterrupt
     _forget_callbacks([unconstrained, constrained])

@@ -74,6 +74,7 @@ def plot_path(
     if title:
         set_title(ax, title)
     known = frame[np.isfinite(frame["gap"]) & np.isfinite(frame["score"])]
+    # The unconstrained model is a square.
     free = known[np.isinf(known["max_gap"])]
     ax.plot(free["gap"], free["score"], "s", markersize=8, color="0.25", zorder=3)
     texts = ["no constraint" if np.isinf(allowed) else f"{allowed:g}" for allowed in known["max_gap"]]

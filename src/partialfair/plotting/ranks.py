@@ -100,7 +100,7 @@ def plot_rank_curve(
 def _furthest(curve: RankCurve, position: int) -> list[int]:
     """Choose the groups to draw: all but the reference, or those furthest from the diagonal."""
     others = [k for k in range(len(curve.labels)) if k != position]
-    # Largest distance from the diagonal at one threshold, the unweighted KS distance.
+    # Largest difference of ranks at one threshold.
     distance = np.abs(curve.ranks - curve.ranks[:, [position]]).max(axis=0)
     return sorted(sorted(others, key=lambda k: -distance[k])[:MAX_SHOWN])
 
@@ -154,6 +154,7 @@ def plot_unfairness_map(
     edges, values = unfairness.edges, unfairness.values
     # Narrow intervals hold few people and saturate; the colours are spread over the others.
     begins, ends = np.meshgrid(edges[:-1], edges[1:], indexing="ij")
+    # The colour scale ends at the largest gap of intervals that are not narrow.
     widest = float(np.nanmax(np.where(ends - begins >= _NARROW, values, np.nan)))
     top = widest if widest > _NO_GAP else 1.0
     mesh = ax.pcolormesh(edges, edges, values.T, cmap="viridis", vmin=0, vmax=top, rasterized=True)

@@ -88,6 +88,7 @@ def plot_group_densities(
 ) -> npt.NDArray[Any]:
     """Draw the densities of groups that are sorted already, such as ``report.scored``."""
     higher_is_better, scored = scored.higher_is_better, scored.in_users_units()
+    # The largest groups, in their usual order.
     shown = sorted(sorted(range(len(scored)), key=lambda k: -scored.groups[k].n)[:MAX_SHOWN])
     discrete = DiscreteScores.of(scored)
     if axes is None:
@@ -154,6 +155,7 @@ def _draw_bars(
     axes: npt.NDArray[Any], scored: ScoredGroups, shown: list[int], discrete: DiscreteScores
 ) -> str:
     """Draw the bars of every group on one scale; return what the axis has to say about itself."""
+    # One scale for all groups, so that bars compare.
     top = max(float(discrete.shares(scored.groups[k]).max()) for k in shown)
     for ax, k in zip(axes, shown, strict=True):
         group = scored.groups[k]
@@ -175,6 +177,7 @@ def _draw_bars(
 def _apart(discrete: DiscreteScores) -> list[int]:
     """Return the positions of values whose labels do not overlap on a figure of our width."""
     letter = (discrete.span[1] - discrete.span[0]) / _LETTERS_ACROSS
+    # Half the room that a label needs, in units of the axis.
     halves = [letter * (len(label) + 1) / 2 for label in discrete.labels]
     ticks: list[int] = []
     for k, (centre, half) in enumerate(zip(discrete.centres, halves, strict=True)):
@@ -222,6 +225,7 @@ def _density(group: GroupScores, span: tuple[float, float]) -> tuple[Floats, Flo
     quartiles = scaled[np.searchsorted(below, 0.75)] - scaled[np.searchsorted(below, 0.25)]
     # Zero, as of half tied scores, is no measure of spread.
     spread = min(filter(None, (deviation, quartiles / 1.34)), default=0.02)
+    # At least a few bins of the histogram, or the smoothing would be of single bins.
     bandwidth = width * max(0.9 * spread * group.n_effective**-0.2, _NARROWEST)
     low, high = span[0] - 3 * bandwidth, span[1] + 3 * bandwidth
     counts, edges = np.histogram(scores, bins=_N_BINS, range=(low, high), weights=weights)

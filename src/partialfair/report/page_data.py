@@ -94,6 +94,7 @@ def summarise(
     pairs, worst
         If there are too many pairs of groups: those to keep, and the worst of all on every interval.
     """
+    # Thresholds in units of ranks; drawn in the users' units.
     thresholds = _thresholds(scored, threshold)
     drawn = oriented(thresholds, scored.higher_is_better)
     seen = scored.in_users_units()
@@ -162,6 +163,7 @@ def _thresholds(scored: ScoredGroups, own: float | None) -> Floats:
 def _bin_edges(scored: ScoredGroups) -> Floats:
     """Bins of scores; what lies far away from all others belongs to the first and the last bin."""
     low, high = score_span(scored)
+    # All scores are equal: one bin around them.
     if not high > low:
         low, high = low - 0.5, high + 0.5
     return np.linspace(low, high, _N_BINS + 1)
@@ -189,6 +191,7 @@ def _bars(discrete: DiscreteScores, thresholds: Floats, higher_is_better: bool) 
 def _group(group: GroupScores, thresholds: Floats, higher_is_better: bool) -> dict[str, Any]:
     """One group: its size, and what lies above whole percents and thresholds."""
     weights = np.ones(group.n) if group.weights is None else group.weights
+    # Scores are sorted upwards; ranks count from the top.
     from_top = _Ladder.of(group.scores[::-1], weights[::-1])
     record = {
         "name": group.name,
@@ -261,12 +264,14 @@ class Worst:
         for position, curve in enumerate(visits_of_pairs(scored.groups, N_GRID)):
             visits = (curve.cells, curve.visits, N_GRID)
             bottom = max(bottom, _kernels.bottom_lead(*visits))
+            # Three kinds of gap on all 5,050 intervals, from one walk along the rank curve.
             of_pair = {
                 "interval": _kernels.clipped_grid_gaps(*visits),
                 "absolute": _kernels.absolute_grid_gaps(*visits),
                 "auc": _kernels.grid_aucs(*visits),
             }
             for kind in kinds:
+                # An AUC of one half is no gap.
                 fair = 0.5 if kind == "auc" else 0.0
                 _kernels.keep_widest(of_pair[kind], fair, position, values[kind], pair[kind])
         return cls(values, pair, bottom)
@@ -348,7 +353,7 @@ class IntervalChanges:
             before, after = (group.places[model] for model in models)
             text = packed_stays(grid_stays(before, after, group.weights) / group.step)
             room -= len(text)
-            # The tables of lower priority do not fit; the page says for which it has none.
+            # Tables of lower priority do not fit either.
             if room < 0:
                 break
             tables.setdefault(models, {})[str(k)] = text
@@ -411,6 +416,7 @@ def interval_changes(
     n_rows = vectors[0].size
     weights = np.ones(n_rows) if sample_weight is None else finite_vector(sample_weight, "sample_weight")
     groups = encoded_groups(sensitive_features, n_rows, missing_groups)
+    # Groups that are large enough to be disclosed, and the number of others.
     members, left_out = [], 0
     for code, label in enumerate(groups.labels):
         rows = np.flatnonzero((groups.codes == code) & (weights > 0))
@@ -451,6 +457,7 @@ def packed_stays(steps: Floats) -> str:
     T is taken of rounded S, so that a page that adds it up again has S to half a step. Numbers are zigzag
     (0, −1, 1, −2, ...), the lowest bits first; a zero is followed by how many more zeros there are.
     """
+    # S is 0 on empty intervals, which begin where they end.
     corners = np.zeros((N_GRID + 1, N_GRID + 1), dtype=np.int64)  # S at [i, j]; an empty interval has 0
     upper = np.triu_indices(N_GRID)
     corners[upper[0], upper[1] + 1] = np.rint(steps).astype(np.int64)

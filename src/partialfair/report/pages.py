@@ -95,6 +95,7 @@ def audit_page(
     ]
     name, one = list(named.items())[shown]
     of_pairs = "Pairs of groups" if len(named) == 1 else f"Pairs of groups: {name}"
+    # Intervals of pairs say nothing of rows that were trained on.
     pairs = [] if seen_in_training else pairs_section(one, pairs_by, of_pairs)
     return render(
         named,
@@ -140,6 +141,7 @@ def path_page(
     # Models are ordered from loose to strict.
     done = [k for k, point in enumerate(points) if point.model.result_.status in GOOD]
     check_reports(reports)
+    # The choice, else the strictest model whose fit ended well, else the last.
     shown = points.index(chosen) if chosen is not None else done[-1] if done else len(points) - 1
     scores = {name: point.scores for name, point in zip(names, points, strict=True)}
     first = reports[names[0]]
@@ -190,6 +192,7 @@ def _one_interval(point: PathPoint) -> tuple[float, float]:
 def path_names(points: Sequence[PathPoint]) -> list[str]:
     """Return names of the models of a path, short if that tells them apart."""
     several = len({point.alpha for point in points}) > 1
+    # Rounded limits may coincide; then they are written in full.
     short = [point.allowed + (f", alpha {point.alpha:g}" if several else "") for point in points]
     if len(set(short)) == len(short):
         return short

@@ -159,6 +159,7 @@ def check_reports(reports: Mapping[str, FairnessReport], shown: int = 0) -> None
             raise InputError(f"the reports {first_name!r} and {name!r} differ in their interval")
         if [group.label for group in report.scored] != [group.label for group in first.scored]:
             raise InputError(f"the reports {first_name!r} and {name!r} have not judged the same groups")
+        # Equal sizes are the most that reports show: they hold no rows.
         if [group.n for group in report.scored] != [group.n for group in first.scored]:
             raise InputError(f"the reports {first_name!r} and {name!r} are not of the same people")
         if (report.scored.groups[0].positive is None) != (first.scored.groups[0].positive is None):
@@ -189,6 +190,7 @@ class _Confidence:
         about = "about " if rough else ""
         each = ", for each model by itself" if len(reports) > 1 else ""
         dkw = "from the Dvoretzky–Kiefer–Wolfowitz inequality"
+        # Clusters make ranks dependent, for which only DKW on the effective number is used.
         clustered = first.scored.groups[0].clusters is not None
         source = dkw if clustered else f"as in the Kolmogorov–Smirnov test (of group AUC, {dkw})"
         text = (
@@ -368,6 +370,7 @@ def _data(
 def _snapped(report: FairnessReport) -> list[int]:
     """Whole percents next to the audited interval, which the page begins with."""
     (low, high) = audited_interval(report)
+    # At least two percents wide, as gaps of one percent are mostly noise.
     begin = min(round(N_GRID * low), N_GRID - _LEAST_WIDTH)
     return [begin, max(round(N_GRID * high), begin + _LEAST_WIDTH)]
 

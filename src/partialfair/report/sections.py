@@ -88,6 +88,7 @@ class Section:
 
 def _cell(value: str) -> str:
     """Return a cell; numbers with spaces between them, as intervals have, stay on one line."""
+    # As in "0.1 – 0.3".
     several = " " in value and not any(character.isalpha() for character in value)
     return f"<td{' class=numbers' if several else ''}>{escape(value)}</td>"
 
@@ -159,6 +160,7 @@ def audited_line(row: ReportRow) -> list[str]:
 
 def pairs_section(report: FairnessReport, metric: str, title: str = "Pairs of groups") -> list[Section]:
     """Return the gaps of the widest pairs, each with its own interval, if there are several pairs."""
+    # A single pair says what the audited line says.
     pairs = [] if metric in report.omitted else report.pairs(metric)
     if len(pairs) < 2:
         return []
@@ -207,6 +209,7 @@ def fits_section(
 ) -> Section:
     """Return how each fit ended, with its certificate; training gaps are those of the fits by default."""
     gaps = [result.gap for result in fits.values()] if training_gaps is None else training_gaps
+    # One tolerance for all: they are fits of one estimator.
     (tol,) = {result.tol for result in fits.values()}
     return Section(
         "Fits and certificates",
