@@ -27,8 +27,6 @@ from partialfair.utils.typing import Floats
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FILES", "AdjustedTable", "adjust"]
-
 FILES = ("adjusted.csv", "map.csv", "map.json", "score_maps.png", "adjust.json")
 """What ``--out`` writes, the record last; where a map is applied, the first and the last."""
 

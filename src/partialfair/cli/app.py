@@ -51,8 +51,6 @@ from partialfair.utils.text import MessageFormatter, message_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["app", "run"]
-
 _UsageError: Any = typer.BadParameter.__base__
 """What the parser raises: a class of click, or of the copy of it that later versions of typer bring along."""
 

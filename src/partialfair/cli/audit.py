@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-__all__ = ["FILES", "Audit", "check_gate", "measure", "read"]
-
 FILES = (
     "metrics.csv",
     "pairs.csv",

@@ -23,22 +23,6 @@ from partialfair.exceptions import InputError
 from partialfair.utils.checks import WEIGHT_RANGE, merged_by_floats, outside_weights, shown
 from partialfair.utils.typing import Floats, MissingGroups
 
-__all__ = [
-    "ColumnNames",
-    "PositiveLabel",
-    "ScoreTable",
-    "are_codes",
-    "check_group_columns",
-    "clusters_of",
-    "complete",
-    "encode_table_groups",
-    "labels_of",
-    "positive_label",
-    "read_scores",
-    "read_table",
-    "weights_of",
-]
-
 _DATES = {"date", "datetime", "datetime64", "time", "timedelta", "timedelta64", "period"}
 _SINGLE = {"string", "integer", "floating", "boolean", "decimal", "mixed-integer-float", "empty", *_DATES}
 """Kinds of columns, in the words of pandas, all cells of which are single values."""

@@ -38,8 +38,6 @@ from partialfair.utils.text import visible
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FILES", "Comparison", "align", "compare", "difference_cells"]
-
 FILES = ("movers.csv", "rank_curves.png", "compare.json")
 """What ``--out`` writes, the record last."""
 

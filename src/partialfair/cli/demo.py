@@ -31,8 +31,6 @@ from partialfair.utils.files import scratch
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FILES", "PAGE", "Demo", "run"]
-
 TABLE, PAGE = "people.csv", "demo.html"
 _CURVES, _MAP = "rank_curves.png", "unfairness_map.png"
 FILES = (TABLE, _CURVES, _MAP, *PATH_FILES)

@@ -27,8 +27,6 @@ from partialfair.utils.typing import (
     SmallGroups,
 )
 
-__all__ = ["Evaluation", "Gate", "evaluate", "read_gate"]
-
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:

@@ -17,21 +17,6 @@ if TYPE_CHECKING:
     from partialfair.data.groups import Groups
     from partialfair.utils.typing import GapScale, GroupLabel, IntervalLike
 
-__all__ = [
-    "ANYWHERE",
-    "AUTO",
-    "WHOLE_GROUPS",
-    "IntervalCommand",
-    "RequestedInterval",
-    "by_label",
-    "check_page",
-    "check_scale",
-    "interval_among",
-    "interval_record",
-    "interval_words",
-    "read_interval",
-]
-
 AUTO: Literal["auto"] = "auto"
 WHOLE_GROUPS = (0.0, 1.0)
 
@@ -109,7 +94,8 @@ def read_interval(uses: Sequence[str] | None) -> RequestedInterval | None:
     for name, pairs in named.items():
         parts = as_interval_set(_union(pairs)).parts
         unions[name] = parts[0] if len(parts) == 1 else list(parts)
-    return unions.get("", unions)
+    requested: RequestedInterval = unions.get("", unions)
+    return requested
 
 
 def _union(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

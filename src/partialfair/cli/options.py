@@ -15,27 +15,6 @@ from typing import Annotated, Any, TypeVar, get_args
 import typer
 from typer.models import ArgumentInfo
 
-__all__ = [
-    "COLUMNS",
-    "EVALUATION",
-    "FIT",
-    "JSON_HELP",
-    "OUTPUT",
-    "REQUEST",
-    "AsJson",
-    "Enforcement",
-    "FailureKinds",
-    "GroupTerms",
-    "MissingGroups",
-    "Models",
-    "RankWithin",
-    "Scales",
-    "SmallGroups",
-    "argument",
-    "command",
-    "option",
-]
-
 COLUMNS, REQUEST, EVALUATION = "Columns", "What is asked", "Who is judged, and how surely"
 FIT, OUTPUT = "The fit", "Output"
 """Headings of the options in a command's help."""

@@ -44,29 +44,6 @@ if TYPE_CHECKING:
     from partialfair.metrics.curve import RankCurve
     from partialfair.utils.typing import GroupLabel, IntervalLike
 
-__all__ = [
-    "Content",
-    "Outputs",
-    "PlainTable",
-    "announce",
-    "as_options",
-    "check_directory",
-    "command_name",
-    "console",
-    "csv_text",
-    "echo",
-    "echo_data",
-    "escaped",
-    "json_text",
-    "note",
-    "note_line",
-    "png",
-    "printing",
-    "rank_curves",
-    "step",
-    "unescaped",
-]
-
 _logger = logging.getLogger("partialfair")
 
 

@@ -31,8 +31,6 @@ from partialfair.utils.typing import IntervalLike
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FILES", "Frontier", "trace"]
-
 FILES = (MODEL, "path.csv", HELD_OUT_FILE, OUT_OF_FOLD_FILE, "frontier.png", "path.json")
 """What ``--out`` writes, the record last."""
 

@@ -24,8 +24,6 @@ from partialfair.utils.files import check_set, check_targets, is_file_name, writ
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
 
-__all__ = ["Export", "Prediction", "export", "find_model", "predict", "write"]
-
 _RECORDS = ("train.json", "path.json")
 _ADDED = ("score", "probability", "decision")
 

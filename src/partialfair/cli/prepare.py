@@ -59,8 +59,6 @@ from partialfair.training.promise import check_promises, promised
 from partialfair.training.result import CHOSEN_IN_TRAINING
 from partialfair.utils.typing import Floats, Ints
 
-__all__ = ["HELD_OUT", "OUT_OF_FOLD", "TRAINING", "Prepared", "prepare"]
-
 TRAINING, HELD_OUT = "training", "held out"
 OUT_OF_FOLD: Literal["out of fold"] = "out of fold"
 """Parts of the rows; the last, which ``--cv`` evaluates, is all of them."""

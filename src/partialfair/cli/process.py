@@ -19,8 +19,6 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TextIO
 
-__all__ = ["discard", "ends_on_signals", "goodbye", "keeping", "open_closed", "release"]
-
 _SIGNALS: dict[int, str] = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 if hasattr(signal, "SIGHUP"):  # the terminal was closed
     _SIGNALS[signal.SIGHUP] = "terminated"

@@ -32,8 +32,6 @@ from partialfair.utils.text import listed
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-__all__ = ["read_frame"]
-
 _SEPARATORS = (",", ";", "\t", "|")
 _KINDS = {
     **dict.fromkeys((".csv", ".tsv", ".txt"), "text"),

@@ -17,14 +17,6 @@ from partialfair.metrics.small_groups import TOO_FEW, SmallGroup
 from partialfair.metrics.text import fixed, percent
 from partialfair.report.sections import gap_cells, interval_title
 
-__all__ = [
-    "gap_sentence",
-    "groups_table",
-    "parity_sentence",
-    "print_metrics",
-    "report_record",
-]
-
 _SHOWN_PAIRS, _RECORDED_PAIRS = 5, 200
 """Pairs of groups that are printed, and that a record lists by each metric, the widest; pairs.csv has all."""
 

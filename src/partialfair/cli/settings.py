@@ -44,25 +44,6 @@ if TYPE_CHECKING:
     from partialfair.training.named_constraints import NamedConstraint
     from partialfair.utils import typing as types
 
-__all__ = [
-    "HELP_ORDER",
-    "MAX_GROUPS",
-    "SCORINGS",
-    "AdjustSettings",
-    "AuditSettings",
-    "CompareSettings",
-    "DemoSettings",
-    "EvaluationSettings",
-    "ExportSettings",
-    "FitSettings",
-    "ModelSettings",
-    "PathSettings",
-    "PredictSettings",
-    "ScoreSettings",
-    "TrainSettings",
-    "read_numbers",
-]
-
 columns, request, evaluation, fit, output = (
     partial(option, panel=panel) for panel in (COLUMNS, REQUEST, EVALUATION, FIT, OUTPUT)
 )

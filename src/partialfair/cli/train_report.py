@@ -47,16 +47,6 @@ from partialfair.utils.typing import Floats, IntervalLike
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    "HELD_OUT_FILE",
-    "MODEL",
-    "OUT_OF_FOLD_FILE",
-    "TrainReport",
-    "check_settings",
-    "file_names",
-    "train",
-]
-
 RECORD = "train.json"
 MODEL = "model.skops"
 HELD_OUT_FILE = "held_out.csv"

@@ -30,8 +30,6 @@ from partialfair.training.named_constraints import NAMED_CONSTRAINTS
 from partialfair.utils.extras import require
 from partialfair.utils.typing import SmallGroups
 
-__all__ = ["Notes", "build_estimator", "fit_path", "fit_population", "fit_unconstrained"]
-
 _TREES, _LEAVES, _LEARNING_RATE = 500, 8, 0.1
 """Early stopping cuts the trees to what rows held out ask for. Many leaf values fit the noise of the rows: on
 a9a at a training gap of .1, 60 trees of 8 leaves had a test accuracy of .827, 300 of 31 one of .818."""

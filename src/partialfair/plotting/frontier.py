@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from partialfair.estimators.path import FairnessPath
 
-__all__ = ["plot_path"]
-
 _FONT = 8  # of labels; the sizes below are in points, too
 _LETTER = 5.4  # width of a digit, with some air
 _LINE = 10.0

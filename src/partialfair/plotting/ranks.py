@@ -25,8 +25,6 @@ from partialfair.utils.typing import GroupLabel, IntervalLike
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_rank_curve", "plot_unfairness_map"]
-
 _INSIDE = 5
 """A legend of more groups than this stands beside the axes."""
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from partialfair.postprocessing.maps import ScoreMap
 
-__all__ = ["plot_group_densities", "plot_score_densities", "plot_score_maps"]
-
 _FIGURE_WIDTH = 6.4  # inches
 _LETTERS_ACROSS = 64  # digits of ticks that fit side by side on a figure of that width
 _HEADROOM = 1.08  # the highest bar leaves this much of the axis free

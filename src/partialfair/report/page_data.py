@@ -44,18 +44,6 @@ from partialfair.report.sections import Section
 from partialfair.utils.checks import finite_vector
 from partialfair.utils.typing import ArrayLike, Floats, IntervalLike, Ints, MissingGroups
 
-__all__ = [
-    "DISCLOSED",
-    "N_GRID",
-    "IntervalChanges",
-    "Worst",
-    "interval_changes",
-    "leading_pairs",
-    "packed",
-    "packed_stays",
-    "summarise",
-]
-
 Pair: TypeAlias = tuple[int, int]
 
 N_GRID = 100

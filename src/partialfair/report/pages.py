@@ -35,13 +35,6 @@ from partialfair.utils.files import write_file
 if TYPE_CHECKING:
     from partialfair.estimators.path import FairnessPath, PathPoint
 
-__all__ = [
-    "audit_page",
-    "path_names",
-    "path_page",
-    "write_page",
-]
-
 
 def audit_page(
     report: FairnessReport | Mapping[str, FairnessReport],

@@ -26,16 +26,6 @@ from partialfair.metrics.small_groups import TOO_FEW, SmallGroup
 from partialfair.report.page_data import DISCLOSED, N_GRID, IntervalChanges, Worst, leading_pairs, summarise
 from partialfair.report.sections import Section, audited_line
 
-__all__ = [
-    "NOT_ONE_INTERVAL",
-    "FrontierChart",
-    "FrontierPoint",
-    "audited_interval",
-    "check_reports",
-    "page_style",
-    "render",
-]
-
 NOT_ONE_INTERVAL = (
     "a page shows one interval that is the same for all groups, not a union or one for each group"
 )

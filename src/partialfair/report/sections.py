@@ -20,19 +20,6 @@ from partialfair.utils.text import listed
 if TYPE_CHECKING:
     from partialfair.training.result import FitResult
 
-__all__ = [
-    "Section",
-    "audited_line",
-    "audited_section",
-    "describe_end",
-    "fits_section",
-    "gap_cells",
-    "interval_title",
-    "notes_section",
-    "pairs_section",
-    "settings_section",
-]
-
 _FEW_COLUMNS = 6
 """More than so many, and a narrow window scrolls sideways rather than breaks every cell."""
 _MOST_PAIRS = 50
