@@ -1,16 +1,16 @@
 # The names of `partialfair.extension`, once: type checkers follow these imports, and the module reads them.
-from partialfair.cli.interrupts import keeping as keeping
 from partialfair.cli.options import OUTPUT as OUTPUT
 from partialfair.cli.options import AsJson as AsJson
 from partialfair.cli.output import PlainTable as PlainTable
+from partialfair.cli.output import check_directory as check_directory
 from partialfair.cli.output import console as console
 from partialfair.cli.output import echo as echo
 from partialfair.cli.output import json_text as json_text
 from partialfair.cli.output import note as note
+from partialfair.cli.output import png as png
 from partialfair.cli.output import printing as printing
 from partialfair.cli.output import step as step
-from partialfair.cli.writing import check_directory as check_directory
-from partialfair.cli.writing import png as png
+from partialfair.cli.process import keeping as keeping
 from partialfair.constraints.base import LEAST_GAP as LEAST_GAP
 from partialfair.constraints.base import Positive as Positive
 from partialfair.constraints.base import refuse_empty_groups as refuse_empty_groups

@@ -1,4 +1,4 @@
-"""Tables as people have them (text, numbers, gaps) → features, and the model that goes with them.
+"""Turn tables of text, numbers and gaps into features, and hold the model that goes with them.
 
 Numbers are standardised, ``(x − mean) / scale``, with gaps filled by the median and, if training had any, a
 feature that says where. Text becomes one feature per level, gaps being a level of their own.
@@ -35,14 +35,14 @@ __all__ = [
     "NumberColumn",
     "TableModel",
     "as_text",
-    "as_they_are",
     "encode",
     "missing_columns",
     "read_columns",
-    "strangers",
+    "tree_features",
+    "unseen_levels",
 ]
 
-_MOST_NAMED, _LONGEST_NAME = 8, 40  # in messages, which people are to read
+_MOST_NAMED, _LONGEST_NAME = 8, 40  # in messages
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,11 @@ class NumberColumn:
         table = np.column_stack([scaled, gaps]) if self.gaps else scaled[:, None]
         return np.tile(np.arange(table.shape[1]), (len(table), 1)), np.asarray(table, dtype=np.float64)
 
-    def as_it_is(self, values: pd.Series) -> Floats:
+    def tree_values(self, values: pd.Series) -> Floats:
         """Return the numbers; nan where there is none."""
         return np.asarray(numbers_in(values), dtype=np.float64)
 
-    def stranger(self, values: pd.Series) -> str | None:
+    def unseen(self, values: pd.Series) -> str | None:
         """Say what of the values training did not see."""
         gaps = 0 if self.gaps else int(np.isnan(numbers_in(values)).sum())
         if not gaps:
@@ -118,13 +118,13 @@ class CategoryColumn:
         known = codes < len(self.feature_names)
         return np.where(known, codes, 0)[:, None], known.astype(np.float64)[:, None]
 
-    def as_it_is(self, values: pd.Series) -> Any:
+    def tree_values(self, values: pd.Series) -> Any:
         """Return a pandas categorical; levels that training did not see are missing."""
         codes = self._codes(values)
         known: Any = np.where(codes < len(self.levels), codes, -1)
         return pd.Categorical.from_codes(known, pd.Index(list(self.levels)))
 
-    def stranger(self, values: pd.Series) -> str | None:
+    def unseen(self, values: pd.Series) -> str | None:
         """Say what of the values training did not see."""
         codes = self._codes(values)
         unknown = np.flatnonzero(codes >= len(self.feature_names))
@@ -138,7 +138,7 @@ class CategoryColumn:
         )
 
     def _codes(self, values: pd.Series) -> npt.NDArray[np.int64]:
-        """Return positions among the levels; of gaps the one after them, of strangers the next but one."""
+        """Return positions among the levels; of gaps the one after them, of others the next but one."""
         text = as_text(values)
         found = pd.Index(self.levels, dtype=object).get_indexer(pd.Index(text, dtype=object))
         after = len(self.levels)
@@ -217,6 +217,7 @@ class TableModel:
         classifier = held.get("classifier")
         if not (isinstance(classifier, PartialFairEstimator) and is_classifier(classifier)):
             raise InputError("its classifier is none")
+        # Shapes and dtypes that scoring relies on; files may be anybody's.
         classifier._check_stored()
         if vars(self.classifier).get("sensitive_columns") is not None:
             raise InputError("its classifier reads the group from features")
@@ -243,6 +244,7 @@ class TableModel:
 
     def predict(self, table: pd.DataFrame) -> npt.NDArray[Any]:
         """Return the label of every row."""
+        # Decisions are made at 0.
         positive = self.decision_function(table) > 0
         return np.array(self.labels, dtype=object)[positive.astype(np.intp)]
 
@@ -250,9 +252,9 @@ class TableModel:
         """Return the probabilities of the two labels."""
         return np.asarray(self.classifier.predict_proba(*self._inputs(table)))
 
-    def strangers(self, table: pd.DataFrame) -> list[str]:
+    def unseen_levels(self, table: pd.DataFrame) -> list[str]:
         """Say what of a table training did not see, one sentence a column."""
-        return strangers(self.columns, table, as_they_are=self.classifier.takes_tables)
+        return unseen_levels(self.columns, table, for_trees=self.classifier.takes_tables)
 
     def _inputs(self, table: pd.DataFrame) -> tuple[Features, pd.DataFrame | None]:
         """Return the features and, if the classifier needs them, the groups."""
@@ -272,8 +274,9 @@ class TableModel:
                     )
         if not self.classifier.takes_tables:
             return encode(self.columns, table), groups
+        # XGBoost was trained on numbered levels, see `tree_features`.
         numbered = type(self.classifier.model_).__module__.startswith("xgboost.")
-        return as_they_are(self.columns, table, numbered_levels=numbered), groups
+        return tree_features(self.columns, table, numbered_levels=numbered), groups
 
     def _check_columns(self, present: list[str]) -> None:
         missing = [name for name in self.needed if name not in present]
@@ -316,11 +319,12 @@ def missing_columns(missing: Sequence[str], present: Sequence[str]) -> str:
     by_lower_case = {str(name).lower(): str(name) for name in present}
     named = []
     for name in missing[:_MOST_NAMED]:
+        # Compared in lower case: a wrong case is the most common slip.
         close = difflib.get_close_matches(name.lower()[:_LONGEST_NAME], by_lower_case, n=1, cutoff=0.7)
         hint = f" ({shown(by_lower_case[close[0]], _LONGEST_NAME)} is similar)" if close else ""
         named.append(f"{shown(name, _LONGEST_NAME)}{hint}")
-    told = listed([*named, *missing[_MOST_NAMED:]], most=_MOST_NAMED)
-    return f"column{'s' if len(missing) > 1 else ''} {told}"
+    named_columns = listed([*named, *missing[_MOST_NAMED:]], most=_MOST_NAMED)
+    return f"column{'s' if len(missing) > 1 else ''} {named_columns}"
 
 
 def encode(columns: Sequence[Column], table: pd.DataFrame) -> Features:
@@ -339,7 +343,7 @@ def encode(columns: Sequence[Column], table: pd.DataFrame) -> Features:
     return features if 3 * data.shape[1] < width else features.toarray()
 
 
-def as_they_are(
+def tree_features(
     columns: Sequence[Column], table: pd.DataFrame, *, numbered_levels: bool = False
 ) -> pd.DataFrame:
     """Return the columns as trees take them: numbers and categories, missing values among them.
@@ -349,9 +353,12 @@ def as_they_are(
     bytes of names that are not ASCII, and takes ä for ü.
     """
     names = [re.sub(r"\W", "_", column.name) for column in columns]
+    # Different names may become equal: then they are numbered.
     if len(set(names)) < len(names):
         names = [f"{name}_{number}" for number, name in enumerate(names)]
-    taken = {name: column.as_it_is(table[column.name]) for name, column in zip(names, columns, strict=True)}
+    taken = {
+        name: column.tree_values(table[column.name]) for name, column in zip(names, columns, strict=True)
+    }
     if numbered_levels:
         taken = {
             name: _numbered(values) if isinstance(values, pd.Categorical) else values
@@ -366,11 +373,11 @@ def _numbered(values: pd.Categorical) -> Any:
     )
 
 
-def strangers(columns: Sequence[Column], table: pd.DataFrame, *, as_they_are: bool = False) -> list[str]:
+def unseen_levels(columns: Sequence[Column], table: pd.DataFrame, *, for_trees: bool = False) -> list[str]:
     """Say what of a table training did not see, one sentence a column, and what is made of it."""
-    found = [column.stranger(table[column.name]) for column in columns]
+    found = [column.unseen(table[column.name]) for column in columns]
     sentences = [sentence for sentence in found if sentence is not None]
-    if as_they_are:
+    if for_trees:
         sentences = [f"{sentence.rpartition(': ')[0]}: they count as missing" for sentence in sentences]
     return sentences
 
@@ -383,7 +390,7 @@ def read_columns(
     Parameters
     ----------
     table
-        Everything; what kind of values a column holds is told from all of it.
+        Everything; what kind of values a column holds is inferred from all of it.
     names
         The columns to read.
     rows
@@ -396,7 +403,9 @@ def read_columns(
     notes: list[str] = []
     for name in names:
         values = table[name]
+        # Inferred from all rows, so that the split does not decide the type.
         kind = kind_of(values, name in categories)
+        # Collected, so that one message names all of them.
         if kind.trouble is not None:
             troubles[name] = kind.trouble
             continue
@@ -408,10 +417,10 @@ def read_columns(
         if kind.note is not None:
             notes.append(kind.note)
     if troubles:
-        told = [f"column {shown(name, _LONGEST_NAME)} {trouble}" for name, trouble in troubles.items()]
+        sentences = [f"column {shown(name, _LONGEST_NAME)} {trouble}" for name, trouble in troubles.items()]
         options = " ".join(f"--drop {shlex.quote(name)}" for name in troubles)
         raise InputError(
-            f"{listed(told, most=5)}; leave such columns out with {options}, or make features of them"
+            f"{listed(sentences, most=5)}; leave such columns out with {options}, or make features of them"
         )
     if not columns:
         named = listed([shown(name, _LONGEST_NAME) for name in names], most=5)
@@ -432,6 +441,7 @@ def _numbers_of(values: pd.Series, rows: Ints) -> NumberColumn | None:
     alike = np.ptp(filled) < 1 / LARGEST
     if alike and not gaps.any():
         return None
+    # Only the feature for gaps differs; the numbers themselves then add nothing.
     scale = 1.0 if alike else float(filled.std())
     return NumberColumn(str(values.name), median, float(filled.mean()), scale, bool(gaps.any()))
 

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from partialfair import PartialFairClassifier, cli
-from partialfair.cli import _audit, _compare, _judging, writing
+from partialfair import cli
+from partialfair.cli import audit, compare, evaluation, output, path, train_report
 from partialfair.estimators import fitted_path
 from partialfair.metrics import compare_gaps, fairness_report
 from partialfair.training import search
@@ -79,13 +79,13 @@ def run(
     With fewer resamples and steps of the search, no escalation, a coarser map than usual, and pictures that
     are not painted, for speed.
     """
-    for module in (_judging, fitted_path):
+    for module in (evaluation, fitted_path):
         monkeypatch.setattr(module, "fairness_report", partial(fairness_report, n_resamples=100))
-    monkeypatch.setattr(_compare, "compare_gaps", partial(compare_gaps, n_resamples=100))
+    monkeypatch.setattr(compare, "compare_gaps", partial(compare_gaps, n_resamples=100))
     monkeypatch.setattr(search, "direct_search", _search_briefly)
     monkeypatch.setattr(search, "escalate_search", lambda this: None)
-    monkeypatch.setattr(_audit, "MAP_GRID", 20)
-    monkeypatch.setattr(writing, "png", _unpainted)
+    monkeypatch.setattr(audit, "MAP_GRID", 20)
+    monkeypatch.setattr(output, "png", _unpainted)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")  # the command sets it; this puts it back
     monkeypatch.setenv("COLUMNS", "100")
@@ -113,13 +113,13 @@ def _unpainted(figure: Any) -> bytes:
     return b"\x89PNG\r\n\x1a\n"
 
 
-_PAINTED = writing.png
+_PAINTED = output.png
 
 
 @pytest.fixture
 def painted(run: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
     """Have pictures painted, for tests that look at them."""
-    monkeypatch.setattr(writing, "png", _PAINTED)
+    monkeypatch.setattr(output, "png", _PAINTED)
 
 
 @pytest.fixture
@@ -129,7 +129,9 @@ def no_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     def fit(*arguments: object, **options: object) -> None:
         pytest.fail("a model was fitted")
 
-    monkeypatch.setattr(PartialFairClassifier, "fit", fit)
+    monkeypatch.setattr(path, "fit_path", fit)
+    for name in ("fit_path", "fit_population", "fit_unconstrained"):
+        monkeypatch.setattr(train_report, name, fit)
 
 
 @pytest.fixture(scope="session")

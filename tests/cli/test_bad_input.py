@@ -243,7 +243,7 @@ def test_a_bug_is_owned_up_to_and_can_be_traced(run, scores, monkeypatch):
     def broken(*arguments, **options):
         raise RuntimeError("wires crossed")
 
-    monkeypatch.setattr("partialfair.cli._judging.fairness_report", broken)
+    monkeypatch.setattr("partialfair.cli.evaluation.fairness_report", broken)
     outcome = run("audit", scores, *COLUMNS, *OUT)
     assert outcome.code == 2
     assert "unexpected RuntimeError: wires crossed; this is a bug in partialfair" in outcome.err

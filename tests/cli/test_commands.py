@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import partialfair
-from partialfair.cli import _demo
+from partialfair.cli import demo
 from partialfair.datasets import REGISTRY, source
 from tests.cli.conftest import COLUMNS
 
@@ -132,7 +132,7 @@ def test_the_demo_trains_and_shows_before_and_after(run, tmp_path):
     outcome = run("demo", "--out", out)
     assert outcome.code == 0
     names = {path.name for path in out.iterdir()}
-    assert names == {*_demo.FILES, _demo.PAGE} - {"model.skops", "out_of_fold.csv"}
+    assert names == {*demo.FILES, demo.PAGE} - {"model.skops", "out_of_fold.csv"}
     assert all(name in outcome.out for name in names)
     record = json.loads((out / "path.json").read_text(encoding="utf-8"))
     before, *others = record["models"]

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partialfair.cli._csv import csv_text, escaped, unescaped
-from partialfair.cli._reading import read_frame
+from partialfair.cli.output import csv_text, escaped, unescaped
+from partialfair.cli.reading import read_frame
 from tests.cli.conftest import COLUMNS
 from tests.sizes import examples
 

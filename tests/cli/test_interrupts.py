@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from partialfair import cli
-from partialfair.cli.interrupts import ends_on_signals
+from partialfair.cli.process import ends_on_signals
 from tests.cli.conftest import COLUMNS
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
@@ -27,9 +27,9 @@ PATIENCE = 300  # seconds after which a command hangs, however busy the machine
 
 ENDLESS_AND_DEAF = """
 import os, time
-from partialfair.cli import _train
+from partialfair.cli import train_report
 
-def fit(*arguments):
+def fit(*arguments, **options):
     os.write(2, b"it trains\\n")
     while True:
         try:
@@ -37,19 +37,19 @@ def fit(*arguments):
         except BaseException:
             pass
 
-_train._fit = fit
+train_report.fit_path = fit
 """
 ENDLESS_IN_COMPILED_CODE = """
 import os, threading
-from partialfair.cli import _train
+from partialfair.cli import train_report
 
-def fit(*arguments):
+def fit(*arguments, **options):
     os.write(2, b"it trains\\n")
     locked = threading.Lock()
     with locked:
         locked.acquire()
 
-_train._fit = fit
+train_report.fit_path = fit
 """
 INTERRUPTED_AT_THE_END = """
 import os, signal, sys, threading

@@ -19,8 +19,8 @@ import pyarrow
 import pytest
 from pyarrow import feather, parquet
 
-from partialfair.cli._reading import read_frame
-from partialfair.cli._tables import ColumnNames, read_scores
+from partialfair.cli.columns import ColumnNames, read_scores
+from partialfair.cli.reading import read_frame
 from partialfair.exceptions import InputError
 from tests.cli.conftest import COLUMNS
 
@@ -91,7 +91,7 @@ class TestPipes:
         run("audit", device, *COLUMNS, *OUT).assert_refused(device, "device")
 
     def test_a_pipe_without_end(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("partialfair.cli._reading._LARGEST_PIPE", 10)
+        monkeypatch.setattr("partialfair.cli.reading._LARGEST_PIPE", 10)
         writer = through_pipe(b"x" * 11, tmp_path / "pipe")
         with pytest.raises(InputError, match="write them to a file first"):
             read_frame(tmp_path / "pipe", [], None)
@@ -165,7 +165,7 @@ def test_files_that_are_no_tables(run, tmp_path, name, content, words):
 
 
 def test_text_that_unpacks_to_too_much(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("partialfair.cli._reading._SMALL_TABLE", 1 << 16)
+    monkeypatch.setattr("partialfair.cli.reading._SMALL_TABLE", 1 << 16)
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"score,sex\n" + b"1,f\n2,m\n" * 100_000))
     run("audit", "a.csv.gz", *COLUMNS, *OUT).assert_refused("a.csv.gz unpacks to more than")
 

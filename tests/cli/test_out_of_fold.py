@@ -134,15 +134,14 @@ def test_the_interval_of_all_folds(run, tmp_path):
 
 
 def test_folds_that_break_the_promise_are_counted(run, monkeypatch):
-    def refused(self, *rows, **more):
-        found = fit(self, *rows, **more)
-        if self.constraint is not None and len(rows[0]) < 500:  # without a fold
-            object.__setattr__(found.result_, "enforce", "exact")
-            object.__setattr__(found.result_, "gaps", tuple(_wider(gap) for gap in found.result_.gaps))
-        return found
+    def refused(self, samples, *more, **options):
+        fit(self, samples, *more, **options)
+        if self.constraint is not None and samples.n < 500:  # without a fold
+            object.__setattr__(self.result_, "enforce", "exact")
+            object.__setattr__(self.result_, "gaps", tuple(_wider(gap) for gap in self.result_.gaps))
 
-    fit = PartialFairClassifier.fit
-    monkeypatch.setattr(PartialFairClassifier, "fit", refused)
+    fit = PartialFairClassifier._fit_samples
+    monkeypatch.setattr(PartialFairClassifier, "_fit_samples", refused)
     record = run("train", *COLUMNS, *QUICK, "--cv", 2, "--max-gap", 0.3, "--out", "out", "--json").json
     assert any(
         "in 2 of 2 folds no model was found that keeps the promise" in note for note in record["notes"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from partialfair.cli import _audit, _predict
+from partialfair.cli import audit, predict
 from partialfair.persistence import load_model
 from tests.cli.conftest import COLUMNS
 
@@ -33,9 +33,10 @@ def no_reading(monkeypatch) -> None:
         pytest.fail("a file was read")
 
     for module, name in (
-        ("_tables", "read_scores"),
-        ("_prepare", "read_table"),
-        ("_predict", "load_model"),
+        ("audit", "read_scores"),
+        ("adjust", "read_scores"),
+        ("prepare", "read_table"),
+        ("predict", "load_model"),
     ):
         monkeypatch.setattr(f"partialfair.cli.{module}.{name}", read)
 
@@ -46,7 +47,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 @pytest.mark.usefixtures("no_reading")
 class TestInputsAreNotOutputs:
-    @pytest.mark.parametrize("name", _audit.FILES)
+    @pytest.mark.parametrize("name", audit.FILES)
     def test_audit(self, run, scores, tmp_path, name):
         (tmp_path / name).write_bytes(scores.read_bytes())
         before = contents(tmp_path)
@@ -209,6 +210,6 @@ class TestDirectoryOfAModel:
         run("predict", "model", scores).assert_refused("model", words)
 
     def test_its_records_are_those_that_are_written(self):
-        from partialfair.cli import _path, _trained
+        from partialfair.cli import path, train_report
 
-        assert (_trained.file_names("m.skops")[-1], _path.FILES[-1]) == _predict._RECORDS
+        assert (train_report.file_names("m.skops")[-1], path.FILES[-1]) == predict._RECORDS

@@ -13,7 +13,7 @@ import pytest
 from sklearn.metrics import accuracy_score, roc_auc_score
 
 from partialfair import cli, load_model
-from partialfair.cli import _path
+from partialfair.cli import training
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.tables import TableModel
 
@@ -84,7 +84,7 @@ def _chosen(record):
 
 class TestPath:
     def test_the_promise_holds_from_loose_to_strict(self, record):
-        assert record["schema"] == "partialfair.estimators.path/1"
+        assert record["schema"] == "partialfair.path/1"
         models = record["models"]
         assert [model["max_gap"] for model in models] == [None, 0.4, 0.2, 0.1]  # the first has no constraint
         assert [model["satisfied"] for model in models] == [None, True, True, True]
@@ -209,7 +209,7 @@ def test_ctrl_c_ends_the_path_and_not_one_fit(run, file, monkeypatch):
 
         yield say
 
-    monkeypatch.setattr(_path, "step", interrupted)
+    monkeypatch.setattr(training, "step", interrupted)
     assert run(*BASIC, *TWO, "--out", "out").code == 130
     assert not (file.parent / "out").exists()
 

@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from partialfair import PartialFairClassifier, cli, load_model, save_model
-from partialfair.cli._predict import _infer_type
+from partialfair.cli.predict import _infer_type
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.tables import TableModel
 from tests.cli.conftest import BAND, TRAIN

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from partialfair import load_model
-from partialfair.cli import _models
+from partialfair.cli import training
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.trees import alpha as alpha_module
 
@@ -19,7 +19,7 @@ BAND = ("--interval", 0.1, 0.6)
 
 @pytest.fixture(autouse=True)
 def few_trees(monkeypatch):
-    monkeypatch.setattr(_models, "_TREES", 12)
+    monkeypatch.setattr(training, "_TREES", 12)
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ def test_options_on_the_page_exist():
 def test_every_option_is_on_the_page():
     """Every option of every command is named on the command-line page."""
     typer = pytest.importorskip("typer")
-    from partialfair.cli._app import app
+    from partialfair.cli.app import app
     from partialfair_paper import command
 
     page = (ROOT / "docs" / "command_line.md").read_text()

@@ -9,7 +9,7 @@ from random import Random
 
 import typer
 
-from partialfair.cli._app import app
+from partialfair.cli.app import app
 from partialfair.training.named_constraints import NAMED_CONSTRAINTS, NO_CONSTRAINT
 from tests.fuzz.tables import HOSTILE_TEXTS, Table
 

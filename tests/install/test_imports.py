@@ -42,7 +42,7 @@ def test_help_waits_for_no_package_of_numbers(words):
 
 def test_no_command_is_defined_among_numbers():
     """As above, of all commands: their help is made of what one module imports."""
-    assert not modules_after("import partialfair.cli._app") & NUMERICAL
+    assert not modules_after("import partialfair.cli.app") & NUMERICAL
 
 
 def test_predict_waits_for_neither_torch_nor_numba(tmp_path, monkeypatch):
@@ -92,7 +92,7 @@ def test_skops_trusts_the_same_classes_as_ever():
 
 def test_the_help_names_all_constraints():
     code = """
-from partialfair.cli.options import _CONSTRAINTS
+from partialfair.cli.settings import _CONSTRAINTS
 from partialfair.training.named_constraints import NAMED_CONSTRAINTS
 assert _CONSTRAINTS == ", ".join(NAMED_CONSTRAINTS)
 """

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from partialfair import extension
-from partialfair.cli import _app
+from partialfair.cli import app as command_line
 from partialfair.exceptions import MissingExtraError
 from partialfair.utils import extras
 from partialfair_paper.published import CLAIMS
@@ -69,7 +69,7 @@ def test_every_figure_table_and_claim_has_its_command():
 @pytest.mark.parametrize("target", CLAIMS_OF)
 def test_every_command_knows_its_runs(target, tmp_path):
     words = ["reproduce", target, "--dry-run", "--out", str(tmp_path / "r")]
-    done = CliRunner().invoke(_app.app, words, standalone_mode=False)
+    done = CliRunner().invoke(command_line.app, words, standalone_mode=False)
     assert done.exception is None
     n_runs = int(done.stdout.split()[0].replace(",", ""))
     assert (n_runs > 0) == (target != "table1")  # which describes data
@@ -116,7 +116,7 @@ def test_the_help_lists_the_command_without_importing_it(words):
     loaded = modules_of_command(*words)
     assert not [name for name in loaded if name.startswith("partialfair_paper")]
     if words == ("--help",):
-        done = CliRunner().invoke(_app.app, list(words))
+        done = CliRunner().invoke(command_line.app, list(words))
         assert "reproduce" in done.output
         assert "Make the paper's figures and tables" in done.output
 
@@ -128,18 +128,18 @@ def test_the_help_of_the_command_waits_for_no_package_of_numbers():
 
 
 def test_without_the_package_the_command_says_how_to_install_it(monkeypatch):
-    monkeypatch.setattr(_app, "command_plugins", dict)
-    done = CliRunner().invoke(_app.app, ["reproduce", "fig1"], standalone_mode=False)
+    monkeypatch.setattr(command_line, "command_plugins", dict)
+    done = CliRunner().invoke(command_line.app, ["reproduce", "fig1"], standalone_mode=False)
     assert isinstance(done.exception, MissingExtraError)
     assert str(done.exception) == (
         "partialfair reproduce needs partialfair-paper, which is not installed; "
         "run: pip install partialfair-paper"
     )
-    assert "reproduce" not in CliRunner().invoke(_app.app, ["--help"]).output
+    assert "reproduce" not in CliRunner().invoke(command_line.app, ["--help"]).output
 
 
 def test_without_the_package_the_exit_code_is_2():
-    code = "from partialfair.cli import _app, command; _app.command_plugins = dict; command()"
+    code = "from partialfair.cli import app, command; app.command_plugins = dict; command()"
     done = subprocess.run(
         [sys.executable, "-c", code, "reproduce", "fig1"], capture_output=True, text=True, check=False
     )

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from partialfair import __version__
-from partialfair.cli import _app
+from partialfair.cli import app as command_line
 from partialfair.exceptions import InputError
 from partialfair_paper import by_the_paper, engine, figures, networks, published, sweep
 from partialfair_paper.method import Method, Question
@@ -49,7 +49,7 @@ def small(monkeypatch):
 
 def reproduce(*arguments):
     pytest.importorskip("matplotlib").use("Agg")
-    return CliRunner().invoke(_app.app, ["reproduce", *map(str, arguments)], standalone_mode=False)
+    return CliRunner().invoke(command_line.app, ["reproduce", *map(str, arguments)], standalone_mode=False)
 
 
 def options(data_dir, out):

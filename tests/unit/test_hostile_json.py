@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from partialfair.cli._predict import find_model
+from partialfair.cli.predict import find_model
 from partialfair.exceptions import InputError
 from partialfair.persistence import load_model
 from partialfair.postprocessing import PartialParityAdjuster

@@ -378,7 +378,7 @@ def test_schemas_with_changes_load_and_predict_or_are_refused(path, tmp_path):
             if isinstance(model, TableModel):
                 model.decision_function(table)
                 model.predict_proba(table)
-                model.strangers(table)
+                model.unseen_levels(table)
         except InputError as error:
             assert len(str(error)) < 1000  # noqa: PT017
             assert "\n" not in str(error)  # noqa: PT017

@@ -20,7 +20,7 @@ from partialfair.tables import (
     as_text,
     encode,
     read_columns,
-    strangers,
+    unseen_levels,
 )
 
 N = 60
@@ -248,7 +248,7 @@ def test_many_levels_give_a_sparse_matrix_of_the_same_numbers():
     np.testing.assert_allclose(features.toarray(), wanted, atol=1e-15)
     new = pd.DataFrame({"town": ["nowhere", "t00"], "x": [0.0, np.nan]})
     np.testing.assert_array_equal(encode(columns, new).toarray()[:, :40], [[0] * 40, [1] + [0] * 39])
-    (sentence,) = strangers(columns, new)
+    (sentence,) = unseen_levels(columns, new)
     assert sentence.startswith(
         "column 'town' has values such as 'nowhere' in 1 row, which training did not see"
     )

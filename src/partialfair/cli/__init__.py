@@ -13,9 +13,7 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
-from partialfair.cli._streams import discard, open_closed, release
-from partialfair.cli._wording import as_options
-from partialfair.cli.interrupts import ends_on_signals, goodbye
+from partialfair.cli.process import discard, ends_on_signals, goodbye, open_closed, release
 from partialfair.exceptions import InputError, MissingExtraError
 from partialfair.utils.extras import absolute_user_directories, require
 from partialfair.utils.text import message_text
@@ -27,6 +25,7 @@ _INTERRUPTED = 130
 
 def main() -> None:
     """Run the command line as the last thing that a process does: signals end it, and afterwards nothing."""
+    # First of all: a file opened later would get the descriptor of a closed stream.
     open_closed()
     with ends_on_signals(), absolute_user_directories():
         try:
@@ -43,11 +42,15 @@ def command() -> NoReturn:
     try:
         require("typer", extra="cli", purpose="the command line")
         require("rich", extra="cli", purpose="the command line")
-        from partialfair.cli._app import run
+        from partialfair.cli.app import run
 
         code = run()
         sys.stdout.flush()
-    except (InputError, MissingExtraError) as error:
+    except MissingExtraError as error:  # perhaps of the parser itself
+        _stop(str(error))
+    except InputError as error:
+        from partialfair.cli.output import as_options
+
         _stop(as_options(str(error)))
     except KeyboardInterrupt:  # before the parser, which makes an exit code of it, was there
         code = _INTERRUPTED

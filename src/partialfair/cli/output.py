@@ -1,17 +1,29 @@
-"""How commands speak: consoles, progress, tables, JSON, pictures."""
+"""How commands speak and write: consoles, progress and JSON; files, all of them or none.
+
+Text in CSV files that spreadsheets would run is written so that they do not and read back as it was. A
+spreadsheet takes a cell that begins with ``=``, ``+``, ``-`` or ``@`` for a formula, whoever wrote it, and
+formulas open files and addresses. Such text gets an apostrophe, by which spreadsheets know text. So does text
+that has apostrophes before such a character already; hence taking one away gives the text back.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import logging
 import os
+import re
 import shlex
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -19,28 +31,18 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from partialfair.cli._streams import discard
+from partialfair.cli.process import discard
+from partialfair.exceptions import InputError
+from partialfair.utils.extras import require
+from partialfair.utils.files import check_targets, digests, write_files
 from partialfair.utils.text import json_visible, message_text, visible
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
     from partialfair.metrics.map import RankCurve
     from partialfair.utils.typing import GroupLabel, IntervalLike
-
-__all__ = [
-    "PlainTable",
-    "command_name",
-    "console",
-    "echo",
-    "echo_data",
-    "json_text",
-    "note",
-    "note_line",
-    "printing",
-    "rank_curves",
-    "step",
-]
 
 _logger = logging.getLogger("partialfair")
 
@@ -127,6 +129,7 @@ class _Seldom:
         self.message, self.last = message, time.monotonic()
 
     def __call__(self, progress: str) -> None:
+        # Logs of long fits stay short.
         if time.monotonic() - self.last >= 10:
             self.last = time.monotonic()
             _logger.info("%s: %s", self.message, progress)
@@ -180,3 +183,201 @@ def _finite(value: Any) -> Any:
     if isinstance(value, float | np.floating):
         return float(value) if np.isfinite(value) else None
     return value.item() if isinstance(value, np.generic) else value
+
+
+_OPTIONS = (
+    (r"\bmin_group_size=(\d+)", r"--min-group \1"),
+    (r"\bmin_group_size\b", "--min-group"),
+    (r"\bsmall_groups='(\w+)'", r"--small-groups \1"),
+    (r"\bmissing_groups='(\w+)'", r"--missing-groups \1"),
+    (r"\bgroup_terms='(\w+)'", r"--group-terms \1"),
+    (r"\bgap_scale='(\w+)'", r"--gap-scale \1"),
+    (r"\bmax_gap=([\d.e-]+)", r"a gap of \1"),
+    (r"\bmax_gap (must lie in|\d)", r"--max-gap \1"),
+    (r"\bmax_knots\b", "--max-knots"),
+    (r"\bscore_range\b", "--score-range"),
+    (r"\bconstraint_threshold\b", "--threshold"),
+    (r"\braise max_gap, widen\b", "allow a wider gap, widen"),
+    (r"\braise time_limit\b", "raise --time-limit"),
+    (r"\badd smaller max_gaps\b", "add smaller --max-gaps"),
+)
+"""Parameters as the library's messages write them, and the options that set them."""
+
+
+def as_options(message: str) -> str:
+    """Return a message that names options where the library names parameters."""
+    for parameter, option in _OPTIONS:
+        message = re.sub(parameter, option, message)
+    return message
+
+
+Content: TypeAlias = "str | bytes | Callable[[], Figure]"
+"""Of a file; figures are drawn when they are called."""
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Where a command writes, known before it begins.
+
+    Attributes
+    ----------
+    directory
+        Of ``--out``, if any.
+    names
+        All that may be written there; the last is the record, which tells what belongs together.
+    report
+        The page of ``--report``, if any.
+    """
+
+    directory: Path | None
+    names: tuple[str, ...]
+    report: Path | None = None
+
+    def check(self, *inputs: Path) -> None:
+        """Refuse, before any work, what cannot be written, what cannot be drawn, and what is an input."""
+        targets: list[Path] = []
+        if self.directory is not None:
+            require("matplotlib", extra="cli", purpose="drawing")
+            check_directory(self.directory)
+            targets += [self.directory / name for name in self.names]
+        if self.report is not None:
+            self._check_report(self.report)
+            targets.append(self.report)
+        check_targets(targets, inputs)
+
+    def write(
+        self, files: Callable[[], Mapping[str, Content]], record: Mapping[str, Any], page: Callable[[], str]
+    ) -> Mapping[str, Any]:
+        """Draw everything, then write everything, the record last.
+
+        Returns
+        -------
+        record
+            As it was written: with ``files``, the digests of the others in the directory.
+        """
+        if self.directory is None and self.report is None:
+            return record
+        with step(f"writing to {self.directory or self.report}"):
+            # Everything is made before anything is written.
+            pages = {} if self.report is None else {self.report: _bytes(page())}
+            if self.directory is None:
+                write_files(pages)
+                return record
+            contents = {name: _bytes(content) for name, content in files().items()}
+            if not contents.keys() <= {*self.names}:
+                raise ValueError(f"{[*contents]} are not all among the names that were checked, {self.names}")
+            inside = {path.name: content for path, content in pages.items() if self._holds(path)}
+            # Digests tell which files belong to one run (see `utils.files.check_set`).
+            record = {**record, "files": digests({**contents, **inside})}
+            members = {self.directory / name: content for name, content in contents.items()}
+            last = self.directory / self.names[-1]
+            write_files({**members, **pages, last: _bytes(json_text(record) + "\n")})
+        return record
+
+    def _check_report(self, report: Path) -> None:
+        if report.suffix.lower() not in (".html", ".htm"):
+            raise InputError(f"--report must name an .html file, not {report}")
+        if report.is_dir():
+            raise InputError(f"--report {report} is a directory")
+        if not report.parent.is_dir() and not self._holds(report):
+            raise InputError(f"--report {report} cannot be written: there is no directory {report.parent}")
+        if self.directory is not None and _real(self.directory).is_relative_to(_real(report)):
+            raise InputError(f"--report {report} is a part of --out {self.directory}")
+
+    def _holds(self, path: Path) -> bool:
+        return self.directory is not None and _real(path).parent == _real(self.directory)
+
+
+def announce(outputs: Outputs, record: Mapping[str, Any]) -> None:
+    """Say what was written, and what another run of the command left there."""
+    if outputs.directory is not None:
+        written = [*record["files"], outputs.names[-1]]
+        echo(f"\nwritten to {outputs.directory}: {', '.join(written)}")
+        older = [
+            name for name in outputs.names if name not in written and (outputs.directory / name).exists()
+        ]
+        if older:
+            echo(f"of an earlier run, and left as it was: {', '.join(older)}")
+    if outputs.report is not None:
+        echo(f"\nopen in a browser: {outputs.report}")
+
+
+def check_directory(out: Path) -> None:
+    """Refuse, before any work, an output directory that cannot be one."""
+    existing = next(parent for parent in (out, *out.absolute().parents) if parent.exists())
+    if not existing.is_dir():
+        raise InputError(f"--out {out} cannot be made a directory, because {existing} is not one")
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _bytes(content: Content) -> bytes:
+    if isinstance(content, str):
+        return content.encode("utf-8", errors="backslashreplace")
+    return content if isinstance(content, bytes) else png(content())
+
+
+def png(figure: Figure) -> bytes:
+    """Draw a figure, close it, and return the picture."""
+    from matplotlib import pyplot
+
+    drawn = io.BytesIO()
+    with warnings.catch_warnings():
+        # A name in letters that the font lacks is drawn as boxes; the tables have it.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        figure.savefig(drawn, format="png", dpi=140)
+    pyplot.close(figure)
+    return drawn.getvalue()
+
+
+# The wide signs are read as the others in some languages, and what follows a tab or a line break by some
+# programs.
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def csv_text(frame: pd.DataFrame, *, index: bool = False) -> str:
+    """Return a table as CSV; of text cells, names of columns and row names none is a formula.
+
+    Numbers stay numbers, negative ones too, and the commands read the text back as it was.
+    """
+    import pandas as pd
+
+    # Columns are replaced, never changed in place.
+    safe = frame.copy(deep=False)
+    for position in range(safe.shape[1]):
+        column = safe.iloc[:, position]
+        if not (pd.api.types.is_numeric_dtype(column.dtype) or pd.api.types.is_bool_dtype(column.dtype)):
+            safe.isetitem(position, column.astype(object).map(_safe).to_numpy(dtype=object))
+    safe.columns = pd.Index([_safe(name) for name in safe.columns])
+    if index:
+        safe.index = pd.Index([_safe(name) for name in safe.index], name=_safe(safe.index.name))
+    text = str(safe.to_csv(index=index))
+    if "\r" not in text:
+        return text
+    # Before 3.13 Python quotes a line feed but no carriage return, at which readers end the row as well.
+    return str(safe.to_csv(index=index, quoting=csv.QUOTE_NONNUMERIC))
+
+
+def escaped(text: str) -> str:
+    """Return text as it is written; what looks like a number is no formula."""
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+
+
+def unescaped(texts: Sequence[str]) -> dict[str, str]:
+    """Return what different texts of one column were before they were written.
+
+    Where one of them would have been written otherwise, they come from elsewhere, and are left as they are:
+    different texts stay different.
+    """
+    before = {
+        text: text[1:] if text.startswith("'") and escaped(text[1:]) == text else text for text in texts
+    }
+    ours = all(escaped(original) == text for text, original in before.items())
+    return before if ours else {text: text for text in texts}
+
+
+def _safe(cell: Any) -> Any:
+    return escaped(cell) if isinstance(cell, str) else cell

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from partialfair.estimators.path import FairnessPath
 
-__all__ = ["plot_path"]
-
 _FONT = 8  # of labels; the sizes below are in points, too
 _LETTER = 5.4  # width of a digit, with some air
 _LINE = 10.0
@@ -51,6 +49,7 @@ def plot_path(
     ax = new_axes(ax, size=(6.4, 4.4))
     frame = path.to_frame(confidence)
     several = frame["alpha"].nunique() > 1
+    # One line for each penalty: along it only the limit changes.
     for number, (alpha, lines) in enumerate(frame.groupby("alpha")):
         gaps = lines["gap"]
         ax.errorbar(
@@ -73,6 +72,7 @@ def plot_path(
     if title:
         set_title(ax, title)
     known = frame[np.isfinite(frame["gap"]) & np.isfinite(frame["score"])]
+    # The unconstrained model is a square.
     free = known[np.isinf(known["max_gap"])]
     ax.plot(free["gap"], free["score"], "s", markersize=8, color="0.25", zorder=3)
     texts = ["no constraint" if np.isinf(allowed) else f"{allowed:g}" for allowed in known["max_gap"]]
@@ -97,6 +97,7 @@ def _label_points(ax: Axes, points: Floats, texts: list[str]) -> None:
         text = ", ".join(dict.fromkeys(texts[k] for k in members))
         width, height = _LETTER * len(text), _LINE
         best: tuple[float, Floats, tuple[float, float]] | None = None
+        # The first place that nothing covers wins; offsets are in points.
         for dx, dy in _AROUND:
             offset = (dx * (_MARKER + width / 2), dy * (_MARKER + height / 2))
             box = _box(x + offset[0], y + offset[1], width, height)

@@ -12,17 +12,6 @@ from partialfair.utils.typing import GroupLabel
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "GROUP_COLOURS",
-    "INTERVAL_COLOUR",
-    "MAX_SHOWN",
-    "group_style",
-    "new_axes",
-    "percent_axis",
-    "safe_name",
-    "set_title",
-]
-
 GROUP_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#5D3A9B", "#8C6D31", "#4D4D4D")
 """Okabe–Ito and neighbours: told apart by colour-blind readers. Red is kept for the interval."""
 

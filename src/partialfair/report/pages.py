@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from partialfair.data.intervals import as_interval_set
 from partialfair.exceptions import InputError
-from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.report import FairnessReport
 from partialfair.optimization.solvers import GOOD
-from partialfair.report.changes import IntervalChanges, interval_changes
+from partialfair.report.page_data import IntervalChanges, interval_changes
 from partialfair.report.rendering import (
     NOT_ONE_INTERVAL,
     FrontierChart,
@@ -21,23 +20,20 @@ from partialfair.report.rendering import (
     check_reports,
     render,
 )
-from partialfair.report.sections import Section, audited_section, pairs_section
+from partialfair.report.sections import (
+    Section,
+    audited_section,
+    describe_end,
+    fits_section,
+    notes_section,
+    pairs_section,
+    settings_section,
+)
 from partialfair.utils.files import write_file
 from partialfair.utils.text import fixed
 
 if TYPE_CHECKING:
     from partialfair.estimators.path import FairnessPath, PathPoint
-    from partialfair.training.result import FitResult
-
-__all__ = [
-    "audit_page",
-    "fits_section",
-    "notes_section",
-    "path_names",
-    "path_page",
-    "settings_section",
-    "write_page",
-]
 
 
 def audit_page(
@@ -92,6 +88,7 @@ def audit_page(
     ]
     name, one = list(named.items())[shown]
     of_pairs = "Pairs of groups" if len(named) == 1 else f"Pairs of groups: {name}"
+    # Intervals of pairs say nothing of rows that were trained on.
     pairs = [] if seen_in_training else pairs_section(one, pairs_by, of_pairs)
     return render(
         named,
@@ -134,8 +131,10 @@ def path_page(
     interval = _one_interval(points[0])
     names = path_names(points)
     reports = {name: path.report(point, confidence) for name, point in zip(names, points, strict=True)}
+    # Models are ordered from loose to strict.
     done = [k for k, point in enumerate(points) if point.model.result_.status in GOOD]
     check_reports(reports)
+    # The choice, else the strictest model whose fit ended well, else the last.
     shown = points.index(chosen) if chosen is not None else done[-1] if done else len(points) - 1
     scores = {name: point.scores for name, point in zip(names, points, strict=True)}
     first = reports[names[0]]
@@ -186,6 +185,7 @@ def _one_interval(point: PathPoint) -> tuple[float, float]:
 def path_names(points: Sequence[PathPoint]) -> list[str]:
     """Return names of the models of a path, short if that tells them apart."""
     several = len({point.alpha for point in points}) > 1
+    # Rounded limits may coincide; then they are written in full.
     short = [point.allowed + (f", alpha {point.alpha:g}" if several else "") for point in points]
     if len(set(short)) == len(short):
         return short
@@ -200,11 +200,12 @@ def _frontier(
     dots = []
     for k, point in enumerate(path.points):
         gap = path.gap(point, confidence)
+        # What has no gap, or no score, has no place on the axes.
         if not np.isfinite([gap.value, point.score, point.error]).all():
             continue
         label = (
             f"{names[k]}: {score} {fixed(point.score)} ± {fixed(point.error)}, gap {metric.text(gap.value)} "
-            f"({metric.text(gap.low)} – {metric.text(gap.high)}); the fit {_ended(point.model.result_)}"
+            f"({metric.text(gap.low)} – {metric.text(gap.high)}); the fit {describe_end(point.model.result_)}"
         )
         dots.append(
             FrontierPoint(
@@ -225,62 +226,6 @@ def _frontier(
     return FrontierChart(
         tuple(dots), f"{metric.title} gap, {path.evaluated_on}", f"{score}, {path.evaluated_on}"
     )
-
-
-def fits_section(
-    fits: Mapping[str, FitResult], metric: str, training_gaps: Sequence[float] | None = None
-) -> Section:
-    """Return how each fit ended, with its certificate; training gaps are those of the fits by default."""
-    gaps = [result.gap for result in fits.values()] if training_gaps is None else training_gaps
-    (tol,) = {result.tol for result in fits.values()}
-    return Section(
-        "Fits and certificates",
-        text=f"A certificate holds if its four residuals are at most tol = {tol:g}: then the model is nearly "
-        "a KKT point of the training problem. The training gap is that of the exact metric.",
-        columns=(
-            "model",
-            "status",
-            "training gap",
-            "objective",
-            "feasibility",
-            "stationarity",
-            "complementarity",
-            "distance",
-            "steps",
-            "seconds",
-        ),
-        rows=[
-            [
-                name,
-                _ended(result),
-                METRICS[metric].text(gap),
-                f"{result.objective:.5f}",
-                f"{result.kkt.feasibility:.1e}",
-                f"{result.kkt.stationarity:.1e}",
-                f"{result.kkt.complementarity:.1e}",
-                f"{result.kkt.distance:.1e}",
-                f"{result.history[-1].step:,}",
-                f"{result.history[-1].seconds:.1f}",
-            ]
-            for (name, result), gap in zip(fits.items(), gaps, strict=True)
-        ],
-    )
-
-
-def settings_section(settings: Mapping[str, Any]) -> Section:
-    """Return what was asked for."""
-    return Section("Settings", rows=[(name, str(value)) for name, value in settings.items()])
-
-
-def notes_section(notes: Sequence[str]) -> list[Section]:
-    """Return what may surprise, if anything does."""
-    return [Section("Notes", items=notes)] if notes else []
-
-
-def _ended(result: FitResult) -> str:
-    """Say how a fit ended, in words."""
-    status = str(result.status).replace("_", " ")
-    return status if result.obstacle is None else f"{status} ({result.obstacle})"
 
 
 def write_page(text: str, path: str | Path) -> None:

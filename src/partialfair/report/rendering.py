@@ -23,25 +23,14 @@ from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.evaluation import TOO_FEW, SmallGroup
 from partialfair.metrics.inputs import ranked_threshold
 from partialfair.metrics.report import FairnessReport
-from partialfair.report.changes import IntervalChanges
+from partialfair.report.page_data import DISCLOSED, N_GRID, IntervalChanges, Worst, leading_pairs, summarise
 from partialfair.report.sections import Section, audited_line
-from partialfair.report.summary import DISCLOSED, N_GRID, Worst, leading_pairs, summarise
-
-__all__ = [
-    "NOT_ONE_INTERVAL",
-    "FrontierChart",
-    "FrontierPoint",
-    "audited_interval",
-    "check_reports",
-    "page_style",
-    "render",
-]
 
 NOT_ONE_INTERVAL = (
     "a page shows one interval that is the same for all groups, not a union or one for each group"
 )
 _MAX_PAIRS = 100
-_MAX_PAIRS_BESIDE_CHANGES = 75
+_MAX_PAIRS_WITH_CHANGES = 75
 """Fewer where who enters and leaves needs room too."""
 _LEAST_WIDTH = 2
 _MOST_CHARACTERS = 2_800_000
@@ -131,7 +120,8 @@ def render(
         "changes": "" if changes is None else _CHANGES,
         "sections": "\n".join(section.html() for section in sections),
     }
-    max_pairs = _MAX_PAIRS if changes is None else _MAX_PAIRS_BESIDE_CHANGES
+    # Tables of changes have the room that is left by everything else.
+    max_pairs = _MAX_PAIRS if changes is None else _MAX_PAIRS_WITH_CHANGES
     data = _data(reports, settings, frontier, shown, max(max_pairs // len(reports), 1))
     if changes is not None:
         used = len(_json(data)) + sum(map(len, marks.values()))
@@ -159,6 +149,7 @@ def check_reports(reports: Mapping[str, FairnessReport], shown: int = 0) -> None
             raise InputError(f"the reports {first_name!r} and {name!r} differ in their interval")
         if [group.label for group in report.scored] != [group.label for group in first.scored]:
             raise InputError(f"the reports {first_name!r} and {name!r} have not judged the same groups")
+        # Equal sizes are the most that reports show: they hold no rows.
         if [group.n for group in report.scored] != [group.n for group in first.scored]:
             raise InputError(f"the reports {first_name!r} and {name!r} are not of the same people")
         if (report.scored.groups[0].positive is None) != (first.scored.groups[0].positive is None):
@@ -184,10 +175,12 @@ class _Confidence:
                 "are no bands, and the confidence intervals under “As audited” say nothing of new people."
             )
             return cls(confidence, False, text)
+        # Of weighted or clustered rows the effective size only approximates the law of ranks.
         rough = _approximate(first)
         about = "about " if rough else ""
         each = ", for each model by itself" if len(reports) > 1 else ""
         dkw = "from the Dvoretzky–Kiefer–Wolfowitz inequality"
+        # Clusters make ranks dependent, for which only DKW on the effective number is used.
         clustered = first.scored.groups[0].clusters is not None
         source = dkw if clustered else f"as in the Kolmogorov–Smirnov test (of group AUC, {dkw})"
         text = (
@@ -242,12 +235,12 @@ def _words(higher_is_better: bool) -> dict[str, str]:
 
 def _small_groups(report: FairnessReport) -> str:
     """Return the groups that are not judged, or judged together, as tables below that of the groups."""
-    judged_together = "Judged together as one group, being too few alone"
+    merged_title = "Judged together as one group, being too few alone"
     return "\n".join(
         _small_table(title, groups)
         for title, groups in (
             (TOO_FEW.capitalize(), report.small_groups),
-            (judged_together, report.merged_groups),
+            (merged_title, report.merged_groups),
         )
         if groups
     )
@@ -304,6 +297,7 @@ def _asset(name: str) -> str:
 
 def _json(data: Any) -> str:
     """Return JSON that cannot end the script element it stands in."""
+    # Escaped, "</script>" in a name cannot end the element.
     text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -318,6 +312,7 @@ def _data(
     first = next(iter(reports.values()))
     pairs: list[tuple[int, int]] | None = None
     worsts: dict[str, Worst | None] = dict.fromkeys(reports)
+    # Too many pairs for one file: keep the worst ones, and the maximum over all on every interval.
     if len(list(first.scored.pairs())) > max_pairs:
         found = {name: Worst.of(report.scored) for name, report in reports.items()}
         pairs, worsts = leading_pairs(first.scored, list(found.values()), max_pairs), {**found}
@@ -365,6 +360,7 @@ def _data(
 def _snapped(report: FairnessReport) -> list[int]:
     """Whole percents next to the audited interval, which the page begins with."""
     (low, high) = audited_interval(report)
+    # At least two percents wide, as gaps of one percent are mostly noise.
     begin = min(round(N_GRID * low), N_GRID - _LEAST_WIDTH)
     return [begin, max(round(N_GRID * high), begin + _LEAST_WIDTH)]
 

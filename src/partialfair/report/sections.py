@@ -1,10 +1,11 @@
-"""What is to be read on a page: tables and lists, among them what a report claims."""
+"""Write what is to be read on a page: tables and lists, among them what a report claims."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +16,8 @@ from partialfair.metrics.evaluation import TOO_FEW
 from partialfair.metrics.report import FairnessReport, PairGap, ReportRow
 from partialfair.utils.text import listed
 
-__all__ = ["Section", "audited_line", "audited_section", "pairs_section"]
+if TYPE_CHECKING:
+    from partialfair.training.result import FitResult
 
 _FEW_COLUMNS = 6
 """More than so many, and a narrow window scrolls sideways rather than breaks every cell."""
@@ -72,6 +74,7 @@ class Section:
 
 def _cell(value: str) -> str:
     """Return a cell; numbers with spaces between them, as intervals have, stay on one line."""
+    # As in "0.1 – 0.3".
     several = " " in value and not any(character.isalpha() for character in value)
     return f"<td{' class=numbers' if several else ''}>{escape(value)}</td>"
 
@@ -104,24 +107,27 @@ def audited_section(
     side = "above" if report.higher_is_better else "below"
     threshold = "" if report.threshold is None else f"; selected: score {side} {report.threshold:.6g}"
     what = f"At {interval}, gaps on the {report.gap_scale} scale{threshold}.{omitted}"
-    claims = _TRAINED_ON if seen_in_training else _claims(report)
+    # What intervals and bounds are, and with what confidence.
+    claims = (
+        "The model was trained on these rows: intervals and bounds say nothing of new people."
+        if seen_in_training
+        else f"Confidence intervals hold for this interval of ranks alone. {report.assurance} "
+        "“At least” and “at most” are bounds on one side, with the same confidence: the true gap is shown to "
+        "be no smaller, or no wider, than that. Where one side alone matters, read that bound."
+    )
     return Section(
         title,
         text=f"{what}\n\n{claims}" if explained else what,
-        columns=("metric", "gap", _interval_title(report), "at least", "at most", "between", "members"),
+        columns=(
+            "metric",
+            "gap",
+            interval_title(report.confidence),
+            "at least",
+            "at most",
+            "between",
+            "members",
+        ),
         rows=[audited_line(row) for row in report.rows],
-    )
-
-
-_TRAINED_ON = "The model was trained on these rows: intervals and bounds say nothing of new people."
-
-
-def _claims(report: FairnessReport) -> str:
-    """Say what intervals and bounds are, and how sure."""
-    return (
-        f"Confidence intervals hold for this interval of ranks alone. {report.assurance} "
-        "“At least” and “at most” are bounds on one side, with the same confidence: the true gap is shown to "
-        "be no smaller, or no wider, than that. Where one side alone matters, read that bound."
     )
 
 
@@ -130,8 +136,7 @@ def audited_line(row: ReportRow) -> list[str]:
     known, metric = not np.isnan(row.value), METRICS[row.metric]
     return [
         metric.title,
-        metric.text(row.value) if known else "undefined",
-        f"{metric.text(row.low)} – {metric.text(row.high)}" if known else "–",
+        *gap_cells(row, row.metric, missing="–"),
         metric.text(row.at_least) if known else "–",
         metric.text(row.at_most) if known else "–",
         _between(row) + (f", among {label_kind(row.label)}" if row.label is not None else ""),
@@ -141,10 +146,10 @@ def audited_line(row: ReportRow) -> list[str]:
 
 def pairs_section(report: FairnessReport, metric: str, title: str = "Pairs of groups") -> list[Section]:
     """Return the gaps of the widest pairs, each with its own interval, if there are several pairs."""
+    # A single pair says what the audited line says.
     pairs = [] if metric in report.omitted else report.pairs(metric)
     if len(pairs) < 2:
         return []
-    text = METRICS[metric].text
     shown = (
         f"All {len(pairs)}" if len(pairs) <= _MOST_PAIRS else f"The {_MOST_PAIRS} widest of {len(pairs):,}"
     )
@@ -155,12 +160,11 @@ def pairs_section(report: FairnessReport, metric: str, title: str = "Pairs of gr
             text=f"{shown} pairs by {METRICS[metric].title}, the widest gap first. Each interval is that of "
             "one pair, as if no other had been looked at; intervals under “As audited” are of the maximum "
             "over all pairs, whichever is the widest in truth.",
-            columns=("between", "gap", _interval_title(report), *(["among"] if labelled else [])),
+            columns=("between", "gap", interval_title(report.confidence), *(["among"] if labelled else [])),
             rows=[
                 [
                     _between(gap),
-                    text(gap.value),
-                    f"{text(gap.low)} – {text(gap.high)}",
+                    *gap_cells(gap, metric),
                     *([label_kind(gap.label)] if labelled else []),
                 ]
                 for gap in pairs[:_MOST_PAIRS]
@@ -173,5 +177,71 @@ def _between(gap: ReportRow | PairGap) -> str:
     return " and ".join(map(group_name, gap.groups))
 
 
-def _interval_title(report: FairnessReport) -> str:
-    return f"{100 * report.confidence:g} % interval"
+def interval_title(confidence: float) -> str:
+    """Return the title of a column of confidence intervals."""
+    return f"{100 * confidence:g} % interval"
+
+
+def gap_cells(gap: ReportRow | PairGap, metric: str, missing: str = "") -> tuple[str, str]:
+    """Write a gap and its confidence interval."""
+    if np.isnan(gap.value):
+        return "undefined", missing
+    text = METRICS[metric].text
+    return text(gap.value), f"{text(gap.low)} – {text(gap.high)}"
+
+
+def fits_section(
+    fits: Mapping[str, FitResult], metric: str, training_gaps: Sequence[float] | None = None
+) -> Section:
+    """Return how each fit ended, with its certificate; training gaps are those of the fits by default."""
+    gaps = [result.gap for result in fits.values()] if training_gaps is None else training_gaps
+    # One tolerance for all: they are fits of one estimator.
+    (tol,) = {result.tol for result in fits.values()}
+    return Section(
+        "Fits and certificates",
+        text=f"A certificate holds if its four residuals are at most tol = {tol:g}: then the model is nearly "
+        "a KKT point of the training problem. The training gap is that of the exact metric.",
+        columns=(
+            "model",
+            "status",
+            "training gap",
+            "objective",
+            "feasibility",
+            "stationarity",
+            "complementarity",
+            "distance",
+            "steps",
+            "seconds",
+        ),
+        rows=[
+            [
+                name,
+                describe_end(result),
+                METRICS[metric].text(gap),
+                f"{result.objective:.5f}",
+                f"{result.kkt.feasibility:.1e}",
+                f"{result.kkt.stationarity:.1e}",
+                f"{result.kkt.complementarity:.1e}",
+                f"{result.kkt.distance:.1e}",
+                f"{result.history[-1].step:,}",
+                f"{result.history[-1].seconds:.1f}",
+            ]
+            for (name, result), gap in zip(fits.items(), gaps, strict=True)
+        ],
+    )
+
+
+def settings_section(settings: Mapping[str, Any]) -> Section:
+    """Return what was asked for."""
+    return Section("Settings", rows=[(name, str(value)) for name, value in settings.items()])
+
+
+def notes_section(notes: Sequence[str]) -> list[Section]:
+    """Return what may surprise, if anything does."""
+    return [Section("Notes", items=notes)] if notes else []
+
+
+def describe_end(result: FitResult) -> str:
+    """Say how a fit ended, in words."""
+    status = str(result.status).replace("_", " ")
+    return status if result.obstacle is None else f"{status} ({result.obstacle})"

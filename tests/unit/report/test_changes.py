@@ -11,8 +11,7 @@ from partialfair.exceptions import InputError
 from partialfair.metrics import band_changes, fairness_report
 from partialfair.metrics.membership import GridPlaces, grid_stays
 from partialfair.report import audit_page, interval_changes
-from partialfair.report.changes import packed_stays
-from partialfair.report.summary import N_GRID
+from partialfair.report.page_data import N_GRID, packed_stays
 
 UPPER = np.triu_indices(N_GRID)
 KINDS = ("distinct", "rounded", "grades", "equal", "one heavy")

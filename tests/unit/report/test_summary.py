@@ -16,8 +16,8 @@ from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.inputs import scored_groups
 from partialfair.metrics.sweep import band_auc
 from partialfair.report import audit_page
+from partialfair.report.page_data import N_GRID, Worst, leading_pairs, packed, summarise
 from partialfair.report.sections import Section
-from partialfair.report.summary import N_GRID, Worst, leading_pairs, packed, summarise
 
 
 def scores_of(kind, seed=0, n=400):

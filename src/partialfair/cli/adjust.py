@@ -1,84 +1,36 @@
-"""``partialfair adjust``: scores moved by the least so that groups are alike, and maps applied to others."""
+"""``partialfair adjust``: scores moved by the least so that groups are alike, or by maps made before."""
 
 from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from rich.console import Console
 
-from partialfair.cli._csv import csv_text
-from partialfair.cli._intervals import AUTO, AskedInterval, by_label, check_scale, interval_record
-from partialfair.cli._judging import interval_words
-from partialfair.cli._labels import positive_label
-from partialfair.cli._tables import ScoreTable
-from partialfair.cli._wording import as_options
-from partialfair.cli.output import step
-from partialfair.cli.writing import Content
-from partialfair.data.groups import Groups, encode_groups, group_name
+from partialfair.cli.columns import ColumnNames, ScoreTable, positive_label, read_scores
+from partialfair.cli.intervals import AUTO, by_label, interval_record
+from partialfair.cli.output import Content, as_options, csv_text, echo, step
+from partialfair.cli.settings import AdjustSettings
+from partialfair.data.groups import Groups, group_name
 from partialfair.exceptions import InputError
 from partialfair.plotting import plot_score_maps
 from partialfair.postprocessing import Adjustment, PartialParityAdjuster
 from partialfair.postprocessing.maps import ScoreMap, maps_frame, maps_record
 from partialfair.utils.checks import shown
-from partialfair.utils.typing import Floats, GapScale, MissingGroups
+from partialfair.utils.typing import Floats
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["FILES", "AdjustSettings", "AdjustedTable", "adjusted"]
 
 FILES = ("adjusted.csv", "map.csv", "map.json", "score_maps.png", "adjust.json")
 """What ``--out`` writes, the record last; where a map is applied, the first and the last."""
 
 ADDED = "adjusted_score"
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdjustSettings:
-    """What was asked for; ``interval`` may have names of groups as keys."""
-
-    interval: AskedInterval
-    interval_given: bool
-    max_gap: float | None
-    threshold: float | None
-    gap_scale: GapScale
-    higher_is_better: bool
-    score_range: tuple[float, float] | None
-    min_group_size: int
-    missing_groups: MissingGroups
-    max_knots: int
-    pos_label: str | None
-    apply_map: Path | None
-
-    def check(self) -> None:
-        """Refuse what cannot be right, before any file is read."""
-        if self.apply_map is not None:
-            given = {
-                "--max-gap": self.max_gap,
-                "--threshold": self.threshold,
-                "--score-range": self.score_range,
-            }
-            wrong = [name for name, value in given.items() if value is not None]
-            wrong += ["--interval"] if self.interval_given else []
-            if wrong:
-                raise InputError(
-                    f"--apply moves scores by a map that is there, so {wrong[0]} cannot be given"
-                )
-            return
-        if self.max_gap is None:
-            raise InputError("--max-gap is missing: the largest gap that the adjusted scores may have")
-        if self.interval == AUTO:
-            raise InputError(
-                "--interval auto looks for a gap, and adjust closes one: say where it is to close"
-            )
-        check_scale(self.interval, self.gap_scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,9 +62,9 @@ class AdjustedTable:
     def sentences(self) -> list[str]:
         """Return what to say, the answer first."""
         if self.result is None:
-            told = f"{len(self.table):,} scores of {self.path} moved by {self.settings.apply_map}"
-            return [told, *self.notes]
-        where = interval_words(self.settings.interval, self.settings.higher_is_better)
+            moved = f"{len(self.table):,} scores of {self.path} moved by {self.settings.apply_map}"
+            return [moved, *self.notes]
+        where = self.settings.words(self.settings.interval)
         return [f"{self.path}: {where}", *str(self.result).splitlines(), *self.notes]
 
     def record(self) -> dict[str, Any]:
@@ -149,7 +101,7 @@ class AdjustedTable:
         }
 
     def files(self) -> dict[str, Content]:
-        """Return what ``--out`` writes beside the record."""
+        """Return what ``--out`` writes with the record."""
         scores = csv_text(self.table)
         if self.result is None:
             return {"adjusted.csv": scores}
@@ -159,6 +111,15 @@ class AdjustedTable:
             "map.json": json.dumps(maps_record(self.maps), indent=1),
             "score_maps.png": self._picture,
         }
+
+    def page(self) -> str:
+        """Return nothing: ``adjust`` has no page."""
+        return ""
+
+    def print(self, out: Console) -> None:
+        """Print what was achieved."""
+        for sentence in self.sentences:
+            echo(sentence)
 
     def _picture(self) -> Figure:
         figure: Figure = plot_score_maps(self.maps).figure  # type: ignore[assignment]
@@ -180,27 +141,33 @@ def _calibration_record(result: Adjustment) -> list[dict[str, Any]] | None:
     ]
 
 
-def adjusted(table: ScoreTable, settings: AdjustSettings, score: str) -> AdjustedTable:
+def adjust(settings: AdjustSettings) -> AdjustedTable:
     """Find maps for a table of scores, or move its scores by maps that are there."""
-    groups = encode_groups(table.groups, missing=settings.missing_groups)
+    names = (settings.score, tuple(settings.group), settings.label, settings.weight, settings.id_column)
+    with step(f"reading {settings.file}"):
+        table = read_scores(
+            settings.file, ColumnNames(*names), settings.missing_groups, compared=settings.apply_map is None
+        )
     with step(f"adjusting {len(table.scores):,} scores"), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        with _in_options():
-            adjuster, scores = _moved(table, settings, groups)
+        try:
+            adjuster, scores = _move_scores(table, settings)
+        except InputError as error:
+            raise InputError(as_options(str(error))) from None  # it names parameters
     notes = tuple(dict.fromkeys(as_options(str(warning.message)) for warning in caught))
-    columns = _columns(table, score, scores)
-    return AdjustedTable(
-        table.path, settings, columns, adjuster.maps_, getattr(adjuster, "result_", None), notes
-    )
+    columns, result = _columns(table, settings.score, scores), getattr(adjuster, "result_", None)
+    return AdjustedTable(table.path, settings, columns, adjuster.maps_, result, notes)
 
 
-def _moved(
-    table: ScoreTable, settings: AdjustSettings, groups: Groups
-) -> tuple[PartialParityAdjuster, Floats]:
+def _move_scores(table: ScoreTable, settings: AdjustSettings) -> tuple[PartialParityAdjuster, Floats]:
+    groups = table.encoded
     if settings.apply_map is not None:
+        # A map of an earlier run, checked as any file from elsewhere.
         adjuster = PartialParityAdjuster.from_json(settings.apply_map)
         adjuster.set_params(missing_groups=settings.missing_groups)
-        return adjuster, adjuster.transform(table.scores, _known(groups, adjuster.maps_, table, settings))
+        return adjuster, adjuster.transform(
+            table.scores, _match_groups(groups, adjuster.maps_, table, settings)
+        )
     assert settings.max_gap is not None
     assert settings.interval != AUTO
     adjuster = PartialParityAdjuster(
@@ -219,12 +186,16 @@ def _moved(
     if table.labels is not None:
         label = positive_label(table.labels, table.path, settings.pos_label)
         positive = (table.labels == label.value).to_numpy(dtype=np.int64)
+    # Labels only measure calibration; maps depend on scores and groups.
     adjuster.fit(table.scores, positive, sensitive_features=groups, sample_weight=table.weights)
     return adjuster, adjuster.transform(table.scores, groups)
 
 
-def _known(groups: Groups, maps: tuple[ScoreMap, ...], table: ScoreTable, settings: AdjustSettings) -> Groups:
+def _match_groups(
+    groups: Groups, maps: tuple[ScoreMap, ...], table: ScoreTable, settings: AdjustSettings
+) -> Groups:
     """Return the groups of a file as those of a map, which are known by their names."""
+    # A map was written by names, and labels of this file may be of other types.
     position = {group_name(one.group): k for k, one in enumerate(maps)}
     for name in groups.names:
         if name not in position:
@@ -237,20 +208,12 @@ def _known(groups: Groups, maps: tuple[ScoreMap, ...], table: ScoreTable, settin
 
 def _columns(table: ScoreTable, score: str, scores: Floats) -> pd.DataFrame:
     """Return what is written of each row; a column that is there already is refused."""
-    kept: dict[str, Any] = {} if table.ids is None else {str(table.ids.name): table.ids}
-    kept |= {str(name): table.groups[name] for name in table.groups.columns}
+    # In the order of a file that `audit` reads: ids, groups, label, scores.
+    columns: dict[str, Any] = {} if table.ids is None else {str(table.ids.name): table.ids}
+    columns |= {str(name): table.groups[name] for name in table.groups.columns}
     if table.labels is not None:
-        kept[str(table.labels.name)] = table.labels
-    kept[score] = table.scores
-    if ADDED in kept:
+        columns[str(table.labels.name)] = table.labels
+    columns[score] = table.scores
+    if ADDED in columns:
         raise InputError(f"{table.path} has a column {ADDED!r}, which adjust would write; rename it")
-    return pd.DataFrame({**kept, ADDED: scores})
-
-
-@contextmanager
-def _in_options() -> Iterator[None]:
-    """Let refusals name options instead of parameters."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(as_options(str(error))) from None
+    return pd.DataFrame({**columns, ADDED: scores})

@@ -1,4 +1,4 @@
-"""A fairness report as commands tell it: tables, sentences, JSON."""
+"""A fairness report on the terminal and in JSON: tables, sentences, plain data."""
 
 from __future__ import annotations
 
@@ -14,34 +14,42 @@ from partialfair.metrics import FairnessReport, ReportRow
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.evaluation import TOO_FEW, SmallGroup
 from partialfair.metrics.report import PairGap
+from partialfair.report.sections import gap_cells, interval_title
 from partialfair.utils.text import fixed, percent
-
-__all__ = [
-    "gap_sentence",
-    "groups_table",
-    "parity_sentence",
-    "print_metrics",
-    "report_record",
-    "value_and_interval",
-]
 
 _SHOWN_PAIRS, _RECORDED_PAIRS = 5, 200
 """Pairs of groups that are printed, and that a record lists by each metric, the widest; pairs.csv has all."""
 
 
-def print_metrics(report: FairnessReport, metric: str, out: Console, *, sure: bool = True) -> None:
+def print_metrics(report: FairnessReport, metric: str, out: Console, *, unseen: bool = True) -> None:
     """Print one line per metric, what the lines claim, and the widest pairs by one metric.
 
-    Claims are about people whom the model has not seen, and are left out if ``sure`` is False.
+    Confidence is about rows that the model has not seen, and is left out of others.
     """
     out.print(_metrics_table(report))
-    out.print(_claims(report) if sure else _WHOLE_GROUPS, style="dim")
+    claims = "Shares beside a score are of whole groups."
+    if unseen:
+        at_most = (
+            f"At most: with {100 * report.confidence:g} % confidence no pair of groups is further apart."
+        )
+        claims = f"{report.assurance} {at_most} {claims}"
+    out.print(claims, style="dim")
     if metric in report.omitted or len(pairs := report.pairs(metric)) < 2:
         return
     widest = "Pairs" if len(pairs) <= _SHOWN_PAIRS else f"The {_SHOWN_PAIRS} widest of {len(pairs):,} pairs"
     out.print(f"\n{widest} by {METRICS[metric].title}:")
-    out.print(_pairs_table(pairs[:_SHOWN_PAIRS], metric, report.confidence))
-    if sure:
+    table = PlainTable()
+    table.add_column("pair")
+    table.add_column("gap", justify="right", no_wrap=True)
+    table.add_column(interval_title(report.confidence), no_wrap=True)
+    labelled = any(gap.label is not None for gap in pairs[:_SHOWN_PAIRS])
+    if labelled:
+        table.add_column("among")
+    for gap in pairs[:_SHOWN_PAIRS]:
+        among = [label_kind(gap.label)] if labelled else []
+        table.add_row(_pair(gap), *gap_cells(gap, metric), *among)
+    out.print(table)
+    if unseen:
         out.print(
             "These are intervals of one pair each; those above are of the widest gap of all pairs.",
             style="dim",
@@ -53,45 +61,20 @@ def _metrics_table(report: FairnessReport) -> PlainTable:
     table = PlainTable()
     table.add_column("metric")
     table.add_column("gap", justify="right", no_wrap=True)
-    for title in (_interval_title(report.confidence), "at most"):
+    for title in (interval_title(report.confidence), "at most"):
         table.add_column(title, no_wrap=True)
     table.add_column("worst pair")
     table.add_column(f"score: shares {_side(report)}")
     for row in report.rows:
         at_most = "" if np.isnan(row.at_most) else METRICS[row.metric].text(row.at_most)
         among = f", among {label_kind(row.label)}" if row.label is not None else ""
-        table.add_row(
-            METRICS[row.metric].title, *value_and_interval(row), at_most, _pair(row) + among, _where(row)
-        )
+        where = ""
+        if np.isfinite(row.threshold):  # pairwise metrics have none; of no difference it is −∞
+            first, second = (percent(rank) for rank in row.ranks)
+            where = f"{row.threshold:.4g}: {first.removesuffix(' %')} / {second}"
+        title = METRICS[row.metric].title
+        table.add_row(title, *gap_cells(row, row.metric), at_most, _pair(row) + among, where)
     return table
-
-
-def _pairs_table(pairs: list[PairGap], metric: str, confidence: float) -> PlainTable:
-    """Return one line per pair of groups."""
-    table = PlainTable()
-    table.add_column("pair")
-    table.add_column("gap", justify="right", no_wrap=True)
-    table.add_column(_interval_title(confidence), no_wrap=True)
-    labelled = any(gap.label is not None for gap in pairs)
-    if labelled:
-        table.add_column("among")
-    for gap in pairs:
-        among = [label_kind(gap.label)] if labelled else []
-        table.add_row(_pair(gap), *value_and_interval(gap, metric), *among)
-    return table
-
-
-_WHOLE_GROUPS = "Shares beside a score are of whole groups."
-
-
-def _claims(report: FairnessReport) -> str:
-    """Say what the columns of the metrics claim, each by itself and all at once."""
-    at_most = f"At most: with {100 * report.confidence:g} % confidence no pair of groups is further apart."
-    return f"{report.assurance} {at_most} {_WHOLE_GROUPS}"
-
-
-def _interval_title(confidence: float) -> str:
-    return f"{100 * confidence:g} % interval"
 
 
 def groups_table(report: FairnessReport) -> PlainTable:
@@ -107,6 +90,7 @@ def groups_table(report: FairnessReport) -> PlainTable:
             members_text(group.n_in_interval),
             percent(group.tied_share),
         )
+    # Dimmed: groups that are too small to be evaluated.
     for group in report.small_groups:
         table.add_row(
             group_name(group.group),
@@ -118,15 +102,16 @@ def groups_table(report: FairnessReport) -> PlainTable:
     return table
 
 
-def parity_sentence(report: FairnessReport, *, sure: bool = True) -> str:
+def parity_sentence(report: FairnessReport, *, unseen: bool = True) -> str:
     """Say in words where the worst pair of the statistical-parity gap differs, and by how much.
 
-    How sure that is holds of people whom the model has not seen, and is left out if ``sure`` is False.
+    The confidence interval is about rows that the model has not seen, and is left out of others.
     """
     row = report["statistical_parity"]
     first, second = row.groups
     intervals = {group.group: IntervalSet(group.interval) for group in report.groups}
     shares = [percent(rank) for rank in row.ranks]
+    # Ranks are of whole groups; on this scale shares are of the interval.
     if report.gap_scale == "interval":
         shares = [
             percent(float(intervals[label].passed(np.array(rank))))
@@ -145,17 +130,17 @@ def parity_sentence(report: FairnessReport, *, sure: bool = True) -> str:
     )
     if row.value == 0:
         found = "no threshold tells the groups apart"
-    return f"{among}, {found}: a gap of {fixed(row.value)}{_reach(row, report) if sure else ''}."
+    return f"{among}, {found}: a gap of {fixed(row.value)}{_reach(row, report) if unseen else ''}."
 
 
-def gap_sentence(report: FairnessReport, metric: str, *, sure: bool) -> str:
+def gap_sentence(report: FairnessReport, metric: str, *, unseen: bool) -> str:
     """Say one metric's gap; the statistical-parity gap in the words of `parity_sentence`."""
     if metric == "statistical_parity":
-        return parity_sentence(report, sure=sure)
+        return parity_sentence(report, unseen=unseen)
     row, described = report[metric], METRICS[metric]
     if np.isnan(row.value):
         return f"The {described.title} gap is undefined."
-    reach = _reach(row, report) if sure else ""
+    reach = _reach(row, report) if unseen else ""
     return f"The {described.title} gap is {described.text(row.value)}{reach}, between {_pair(row)}."
 
 
@@ -165,7 +150,7 @@ def _reach(row: ReportRow, report: FairnessReport) -> str:
 
 
 def report_record(report: FairnessReport, *, pairs: bool = True) -> dict[str, Any]:
-    """Return the report as plain data for JSON, with the gaps of the widest pairs or without."""
+    """Return the report as plain data for JSON, with the gaps of the widest pairs, all of up to 20 groups."""
     return {
         "gap_scale": report.gap_scale,
         "higher_is_better": report.higher_is_better,
@@ -186,7 +171,11 @@ def report_record(report: FairnessReport, *, pairs: bool = True) -> dict[str, An
                 "score": row.threshold,
                 "ranks_from_top": list(row.ranks),
                 "n": list(row.sizes),
-                **({"pairs": _pairs_record(report.pairs(row.metric))} if pairs else {}),
+                **(
+                    {"pairs": list(map(_pair_record, report.pairs(row.metric)[:_RECORDED_PAIRS]))}
+                    if pairs
+                    else {}
+                ),
             }
             for row in report.rows
         },
@@ -211,11 +200,6 @@ def report_record(report: FairnessReport, *, pairs: bool = True) -> dict[str, An
     }
 
 
-def _pairs_record(gaps: list[PairGap]) -> list[dict[str, Any]]:
-    """Return the widest pairs: all of up to 20 groups."""
-    return [_pair_record(gap) for gap in gaps[:_RECORDED_PAIRS]]
-
-
 def _pair_record(gap: PairGap) -> dict[str, Any]:
     return {
         "groups": [group_name(label) for label in gap.groups],
@@ -236,14 +220,6 @@ def _small_record(group: SmallGroup) -> dict[str, Any]:
     }
 
 
-def value_and_interval(gap: ReportRow | PairGap, metric: str | None = None) -> tuple[str, str]:
-    """Write a gap and its confidence interval; pairs do not know their metric."""
-    if np.isnan(gap.value):
-        return "undefined", ""
-    text = METRICS[gap.metric if isinstance(gap, ReportRow) else str(metric)].text
-    return text(gap.value), f"{text(gap.low)} – {text(gap.high)}"
-
-
 def _pair(gap: ReportRow | PairGap) -> str:
     return " / ".join(group_name(label) for label in gap.groups)
 
@@ -251,10 +227,3 @@ def _pair(gap: ReportRow | PairGap) -> str:
 def _side(report: FairnessReport) -> str:
     """On which side of a threshold rows are selected."""
     return "above" if report.higher_is_better else "below"
-
-
-def _where(row: ReportRow) -> str:
-    if not np.isfinite(row.threshold):  # pairwise metrics have none; of no difference it is −∞
-        return ""
-    first, second = (percent(rank) for rank in row.ranks)
-    return f"{row.threshold:.4g}: {first.removesuffix(' %')} / {second}"

@@ -1,25 +1,29 @@
-"""Ctrl-C ends a command at once, wherever it is, and leaves no file behind.
+"""How the process of a command ends, and its standard streams.
+
+Ctrl-C ends a command at once, wherever it is, and leaves no file behind.
 
 Python would raise KeyboardInterrupt in the main thread, when compiled code lets it, and whoever catches it
 decides what comes of it. Here a thread of its own hears of the signal through a pipe and ends the process.
+
+Streams may be closed (``>&-``), and the reader of one may have gone (``| head``).
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
-
-__all__ = ["ends_on_signals", "goodbye", "keeping"]
+from typing import TextIO
 
 _SIGNALS: dict[int, str] = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 if hasattr(signal, "SIGHUP"):  # the terminal was closed
     _SIGNALS[signal.SIGHUP] = "terminated"
 
-_kept: list[str] = []
+_said_instead: list[str] = []
 """What to say of files that are written one after the other while a command goes on."""
 
 _CLEAN_LINE_AND_CURSOR = b"\r\x1b[K\x1b[?25h"  # a spinner hides the cursor and leaves its line
@@ -59,18 +63,18 @@ def ends_on_signals() -> Iterator[None]:
 @contextmanager
 def keeping(sentence: str) -> Iterator[None]:
     """Say this if the command is ended in here, where what it has written is neither all nor nothing."""
-    _kept.append(sentence)
+    _said_instead.append(sentence)
     try:
         yield
     finally:
-        _kept.pop()
+        _said_instead.pop()
 
 
 def goodbye(word: str, *, written: bool) -> bytes:
     """Return the last line of a command that was ended."""
     what = "its files had been written" if written else "no file was written"
-    if _kept:
-        what = _kept[-1]
+    if _said_instead:
+        what = _said_instead[-1]
     return f"partialfair: {word}; {what}\n".encode()
 
 
@@ -91,3 +95,25 @@ def _watch(reading: int) -> None:
                 os.write(2, (_CLEAN_LINE_AND_CURSOR if os.isatty(2) else b"") + line)
             finally:
                 os._exit(128 + byte[0])
+
+
+def open_closed() -> None:
+    """Open streams that are closed as the null device, before a file gets their descriptor."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for good
+
+
+def discard(stream: TextIO) -> None:
+    """Lead a stream that cannot be written to the null device, with what it still holds."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def release() -> None:
+    """Write what streams hold, or discard it: at the end of the process it would be an error."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            discard(stream)

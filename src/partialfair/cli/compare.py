@@ -1,4 +1,4 @@
-"""``partialfair compare``: several models' scores of the same people."""
+"""``partialfair compare``: several models' scores of the same rows."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ import numpy.typing as npt
 import pandas as pd
 from rich.console import Console
 
-from partialfair.cli._audit import Audit, AuditSettings, measure
-from partialfair.cli._csv import csv_text
-from partialfair.cli._intervals import AUTO, interval_record
-from partialfair.cli._labels import positive_label
-from partialfair.cli._reports import report_record, value_and_interval
-from partialfair.cli._tables import ScoreTable
-from partialfair.cli.output import PlainTable, note_line, rank_curves, step
-from partialfair.cli.writing import Content
+from partialfair.cli.audit import Audit, measure, read
+from partialfair.cli.columns import ScoreTable
+from partialfair.cli.intervals import AUTO, interval_record
+from partialfair.cli.output import Content, PlainTable, csv_text, note_line, rank_curves, step
+from partialfair.cli.report_text import report_record
+from partialfair.cli.settings import CompareSettings
 from partialfair.data.groups import members_text
 from partialfair.exceptions import InputError
 from partialfair.metrics import (
@@ -32,15 +30,13 @@ from partialfair.metrics import (
 )
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.map import groups_curve
-from partialfair.report.changes import interval_changes
-from partialfair.report.pages import audit_page, notes_section
-from partialfair.report.sections import Section
+from partialfair.report.page_data import interval_changes
+from partialfair.report.pages import audit_page
+from partialfair.report.sections import Section, gap_cells, interval_title, notes_section
 from partialfair.utils.text import visible
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["FILES", "Comparison", "align", "compare", "difference_cells", "print_comparison"]
 
 FILES = ("movers.csv", "rank_curves.png", "compare.json")
 """What ``--out`` writes, the record last."""
@@ -52,30 +48,29 @@ _VERDICTS = {"fairer": "shown to be fairer", "less fair": "shown to be less fair
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Audits of the same people under several models; the first is what the others are compared with.
+    """Audits of the same rows under several models; the first is what the others are compared with.
 
-    ``differences`` has one element for each further model: its gaps minus those of the first.
+    ``differences`` and ``changes`` have one element for each further model: its gaps minus those of the
+    first, and by group how many rows enter and leave the interval.
     """
 
     audits: tuple[Audit, ...]
     differences: tuple[GapComparison, ...]
+    changes: tuple[pd.DataFrame, ...]
 
     @property
     def names(self) -> list[str]:
         """Short names of the models: file names, or paths, or numbered paths: the first that are distinct."""
         paths = [audit.table.path for audit in self.audits]
         numbered = [f"{path} ({k + 1})" for k, path in enumerate(paths)]
+        # The shortest names that tell the models apart.
         choices = ([path.stem for path in paths], [str(path) for path in paths], numbered)
         return next(names for names in choices if len(set(names)) == len(names))
-
-    def changes(self, k: int) -> pd.DataFrame:
-        """Who enters and leaves the interval from the first model to the k-th, by group."""
-        first, other = self.audits[0], self.audits[k]
-        return band_changes(first.table.scores, other.table.scores, interval=first.interval, **first.people)
 
     def movers(self) -> pd.DataFrame:
         """One line per row whose membership of the interval differs between models."""
         first = self.audits[0]
+        # Group columns as they were read, for whoever looks up a row.
         frame = first.table.groups.reset_index(drop=True).copy()
         ids = first.table.ids
         frame.insert(
@@ -85,24 +80,25 @@ class Comparison:
         )
         for name, audit in zip(self.names, self.audits, strict=True):
             frame[f"in interval: {name}"] = band_membership(
-                audit.table.scores, interval=first.interval, **first.people
+                audit.table.scores, interval=first.interval, **first.evaluation.ranking
             ).round(6)
         shares = frame.iloc[:, -len(self.audits) :]
+        # Shares, as ties may be cut by an end of the interval; rounded above, so that noise is no move.
         return frame[shares.nunique(axis=1) > 1]
 
-    def record(self, *, pairs: bool = True) -> dict[str, Any]:
-        """Return plain data for JSON, with the gaps of all pairs of groups or without."""
+    def record(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
         return {
             "schema": "partialfair.compare/1",
             "interval": interval_record(self.audits[0].interval),
-            "pos_label": self.audits[0].positive,
+            "pos_label": self.audits[0].positive_name,
             "clusters": self.audits[0].table.clusters_record,
             "models": [
                 {
                     "name": name,
                     "file": str(audit.table.path),
-                    **report_record(audit.report, pairs=pairs),
-                    "changes_from_first": self.changes(k).to_dict(orient="index") if k else None,
+                    **report_record(audit.report),
+                    "changes_from_first": self.changes[k - 1].to_dict(orient="index") if k else None,
                     "difference_from_first": _differences_record(self.differences[k - 1]) if k else None,
                     "notes": list(audit.notes),
                 }
@@ -111,15 +107,15 @@ class Comparison:
         }
 
     def files(self) -> dict[str, Content]:
-        """Return what ``--out`` writes beside the record."""
+        """Return what ``--out`` writes with the record."""
         return {"movers.csv": csv_text(self.movers()), "rank_curves.png": self._rank_curves}
 
     def page(self) -> str:
-        """Return the interactive page; the last model is shown, beside the first."""
+        """Return the interactive page; the last model is shown, with the first."""
         names, first = self.names, self.audits[0]
         n_rows, n_groups = len(first.table.scores), len(first.report.groups)
         scores = {name: audit.table.scores for name, audit in zip(names, self.audits, strict=True)}
-        changes = interval_changes(scores, interval=first.interval, **first.people)
+        changes = interval_changes(scores, interval=first.interval, **first.evaluation.ranking)
         notes = [
             f"{name}: {note}" for name, audit in zip(names, self.audits, strict=True) for note in audit.notes
         ]
@@ -133,13 +129,13 @@ class Comparison:
         )
 
     def _differences_section(self) -> Section:
-        """Return how much wider or narrower the gaps are than the first model's, and how surely."""
+        """Return by how much the gaps differ from the first model's, with confidence intervals."""
         rows = [
             [name, *difference_cells(row)]
-            for name, found in zip(self.names[1:], self.differences, strict=True)
-            for row in found.rows
+            for name, differences in zip(self.names[1:], self.differences, strict=True)
+            for row in differences.rows
         ]
-        percents = f"{100 * self.differences[0].confidence:g} % interval"
+        percents = interval_title(self.differences[0].confidence)
         return Section(
             "Differences of gaps",
             rows,
@@ -154,37 +150,83 @@ class Comparison:
             name: groups_curve(audit.report.scored, n_points=_CURVE_POINTS)
             for name, audit in zip(self.names, self.audits, strict=True)
         }
-        return rank_curves(curves, reference=first.largest_group, interval=first.shared_interval)
+        reference, interval = first.evaluation.reference, first.evaluation.shared_interval
+        return rank_curves(curves, reference=reference, interval=interval)
+
+    def print(self, out: Console) -> None:
+        """Print gaps side by side, how they differ, then who enters and leaves."""
+        audits, names = self.audits, self.names
+        settings = audits[0].settings
+        out.print(f"{audits[0].headline}\n")
+        table = PlainTable()
+        table.add_column(f"gap ({100 * settings.confidence:g} % interval)")
+        for name in names:
+            table.add_column(visible(name), justify="right")
+        for metric, described in METRICS.items():
+            cells = [_cell(audit.report, metric) for audit in audits]
+            if any(cells):
+                table.add_row(described.title, *(cell or "left out" for cell in cells))
+        out.print(table)
+        for k, compared in enumerate(self.differences, start=1):
+            out.print(f"\nIs {names[k]} fairer than {names[0]}? Judged by the same people:")
+            differences = PlainTable()
+            percents = interval_title(settings.confidence)
+            for title in ("metric", f"difference from {visible(names[0])}", percents, visible(names[k])):
+                differences.add_column(title, justify="right" if title.startswith("difference") else "left")
+            for row in compared.rows:
+                differences.add_row(*difference_cells(row))
+            out.print(differences)
+        for k in range(1, len(audits)):
+            out.print(f"\nWho is in the interval, from {names[0]} to {names[k]}:")
+            moves = PlainTable()
+            moves.add_column("group")
+            for title in ("in the interval", "stay", "enter", "leave"):
+                moves.add_column(title, justify="right")
+            for group, line in self.changes[k - 1].iterrows():
+                moves.add_row(str(group), *(members_text(float(value)) for value in line))
+            out.print(moves)
+        for name, audit in zip(names, audits, strict=True):
+            for metric, reason in audit.report.omitted.items():
+                out.print(f"left out of {name}: {METRICS[metric].title} {reason}", style="dim")
+        for note in dict.fromkeys(note for audit in audits for note in audit.notes):
+            out.print(note_line(note))
 
 
-def compare(tables: Sequence[ScoreTable], settings: AuditSettings) -> Comparison:
-    """Judge the same people's scores by several models, on the interval of the first."""
+def compare(settings: CompareSettings) -> Comparison:
+    """Evaluate the same rows' scores by several models, on the interval of the first."""
+    tables = [read(file, settings, settings.id_column) for file in settings.files]
     first, *others = align(tables)
     audit = measure(first, settings)
+    # The interval is chosen once, by the first model: others would not be comparable.
     if settings.interval == AUTO:
-        settings = replace(settings, interval=audit.interval)
+        settings = replace(settings, requested_interval=audit.interval)
+    # Labels, weights and groups are the first file's for all, see `align`.
     audits = (audit, *(measure(table, settings) for table in others))
-    return Comparison(audits, tuple(_gap_differences(audit, other) for other in audits[1:]))
+    ranking, interval = audit.evaluation.ranking, audit.interval
+    return Comparison(
+        audits,
+        tuple(_gap_differences(audit, other) for other in audits[1:]),
+        tuple(band_changes(first.scores, table.scores, interval=interval, **ranking) for table in others),
+    )
 
 
 def _gap_differences(first: Audit, other: Audit) -> GapComparison:
-    """Compare the gaps of two models by the people that both are judged on."""
+    """Compare the gaps of two models by the rows that both are evaluated on."""
     table, settings = first.table, first.settings
-    label = None if table.labels is None else positive_label(table.labels, table.path, settings.pos_label)
     with step(f"comparing {other.table.path} with {table.path}"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the audits have said what may surprise
         return compare_gaps(
             None if table.labels is None else table.labels.to_numpy(),
             table.scores,
             other.table.scores,
-            **first.people,
+            **first.evaluation.ranking,
             clusters=table.clusters,
             interval=first.interval,
             threshold=settings.threshold,
             confidence=settings.confidence,
             gap_scale=settings.gap_scale,
             rank_within=settings.rank_within,
-            pos_label=None if label is None else label.value,
+            pos_label=first.positive,
             random_state=settings.seed,
             min_group_size=settings.min_group_size,
             # Small groups are merged in the audits' groups already.
@@ -192,7 +234,7 @@ def _gap_differences(first: Audit, other: Audit) -> GapComparison:
         )
 
 
-def _differences_record(found: GapComparison) -> dict[str, Any]:
+def _differences_record(differences: GapComparison) -> dict[str, Any]:
     """Return plain data for JSON, by metric."""
     return {
         row.metric: {
@@ -204,7 +246,7 @@ def _differences_record(found: GapComparison) -> dict[str, Any]:
             "p_value": row.p_value,
             "verdict": row.verdict,
         }
-        for row in found.rows
+        for row in differences.rows
     }
 
 
@@ -229,6 +271,7 @@ def align(tables: Sequence[ScoreTable]) -> list[ScoreTable]:
                 f"{table.path} has {len(table.scores):,} rows and {first.path} has {len(first.scores):,}; "
                 "compare needs the same people, so name an --id column that both have, or use equal rows"
             )
+        # A row in another group would be another person's.
         differ = _in_other_groups(table.groups, first.groups)
         if differ.any():
             row = int(np.argmax(differ)) + 1
@@ -242,6 +285,7 @@ def align(tables: Sequence[ScoreTable]) -> list[ScoreTable]:
             replace(
                 table,
                 groups=first.groups,
+                encoded=first.encoded,
                 labels=first.labels,
                 weights=first.weights,
                 clusters=first.clusters,
@@ -262,12 +306,14 @@ def _in_other_groups(groups: pd.DataFrame, of_first: pd.DataFrame) -> npt.NDArra
 def _reorder(table: ScoreTable, first: ScoreTable) -> ScoreTable:
     """Return the table with its rows in the first one's order of ids."""
     wanted, present = _unique_ids(first), _unique_ids(table)
+    # Both ways: ids that only one of the files has.
     for ids, others, lacking in ((wanted, present, table), (present, wanted, first)):
         absent = ids.difference(others)
         if len(absent):
             raise InputError(
                 f"{lacking.path} lacks {absent[0]!r}; compare needs the same people in every file"
             )
+    # From the first file's order to positions in this one.
     place = present.get_indexer(wanted)
     groups = table.groups.iloc[place].reset_index(drop=True)
     return replace(table, scores=table.scores[place], groups=groups, ids=first.ids)
@@ -286,44 +332,5 @@ def _cell(report: FairnessReport, metric: str) -> str:
     """Write one model's gap; empty if the report has none, which may depend on the scores."""
     if all(row.metric != metric for row in report.rows):
         return ""
-    value, interval = value_and_interval(report[metric])
+    value, interval = gap_cells(report[metric], metric)
     return f"{value} ({interval})" if interval else value
-
-
-def print_comparison(comparison: Comparison, out: Console) -> None:
-    """Print gaps side by side, how surely they differ, then who enters and leaves."""
-    audits, names = comparison.audits, comparison.names
-    settings = audits[0].settings
-    out.print(f"{audits[0].headline}\n")
-    table = PlainTable()
-    table.add_column(f"gap ({100 * settings.confidence:g} % interval)")
-    for name in names:
-        table.add_column(visible(name), justify="right")
-    for metric, described in METRICS.items():
-        cells = [_cell(audit.report, metric) for audit in audits]
-        if any(cells):
-            table.add_row(described.title, *(cell or "left out" for cell in cells))
-    out.print(table)
-    for k, found in enumerate(comparison.differences, start=1):
-        out.print(f"\nIs {names[k]} fairer than {names[0]}? Judged by the same people:")
-        differences = PlainTable()
-        percents = f"{100 * settings.confidence:g} % interval"
-        for title in ("metric", f"difference from {visible(names[0])}", percents, visible(names[k])):
-            differences.add_column(title, justify="right" if title.startswith("difference") else "left")
-        for row in found.rows:
-            differences.add_row(*difference_cells(row))
-        out.print(differences)
-    for k in range(1, len(audits)):
-        out.print(f"\nWho is in the interval, from {names[0]} to {names[k]}:")
-        moves = PlainTable()
-        moves.add_column("group")
-        for title in ("in the interval", "stay", "enter", "leave"):
-            moves.add_column(title, justify="right")
-        for group, line in comparison.changes(k).iterrows():
-            moves.add_row(str(group), *(members_text(float(value)) for value in line))
-        out.print(moves)
-    for name, audit in zip(names, audits, strict=True):
-        for metric, reason in audit.report.omitted.items():
-            out.print(f"left out of {name}: {METRICS[metric].title} {reason}", style="dim")
-    for note in dict.fromkeys(note for audit in audits for note in audit.notes):
-        out.print(note_line(note))

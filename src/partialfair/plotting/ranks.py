@@ -1,4 +1,4 @@
-"""Rank curves (the paper's Figure 2)."""
+"""Draw how groups rank: rank curves (the paper's Figure 2) and unfairness maps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from partialfair.data.intervals import as_interval_set
 from partialfair.exceptions import InputError
-from partialfair.metrics.map import RankCurve
+from partialfair.metrics.map import RankCurve, UnfairnessMap
 from partialfair.plotting.style import (
     INTERVAL_COLOUR,
     MAX_SHOWN,
@@ -24,10 +24,10 @@ from partialfair.utils.typing import GroupLabel, IntervalLike
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_rank_curve"]
-
 _INSIDE = 5
 """A legend of more groups than this stands beside the axes."""
+
+_NARROW, _NO_GAP = 0.1, 1e-9
 
 _SHADE: dict[str, Any] = {"color": INTERVAL_COLOUR, "alpha": 0.08, "linewidth": 0, "zorder": 0}
 
@@ -61,9 +61,11 @@ def plot_rank_curve(
     position = _position(curve, reference)
     others = _furthest(curve, position)
     names = {k: safe_name(curve.labels[k]) for k in others}
-    beside = len(others) > _INSIDE
+    legend_outside = len(others) > _INSIDE
     shaded = None if interval is None else _interval_name(interval)
-    room = 0.8 + 0.08 * max(map(len, ["equal ranks", *names.values(), shaded or ""])) if beside else 0.0
+    room = (
+        0.8 + 0.08 * max(map(len, ["equal ranks", *names.values(), shaded or ""])) if legend_outside else 0.0
+    )
     ax = new_axes(ax, size=(5.2 + room, 5.0))
     ax.plot([0, 1], [0, 1], color="0.6", linewidth=1, linestyle=(0, (4, 3)), label="equal ranks", zorder=1)
     hidden = len(curve.labels) - 1 - len(others)
@@ -72,6 +74,7 @@ def plot_rank_curve(
         line = {"linewidth": 1.8, "zorder": 3, "clip_on": False, **group_style(order if hidden else k)}
         ax.plot(curve.ranks[:, position], curve.ranks[:, k], label=name, **line)
     for low, high in () if interval is None else as_interval_set(interval).parts:
+        # Both axes are ranks, so that the interval is a strip on each.
         ax.axvspan(low, high, **_SHADE)
         ax.axhspan(low, high, **_SHADE)
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
@@ -87,13 +90,14 @@ def plot_rank_curve(
     above = np.mean(curve.ranks) >= np.mean(curve.ranks[:, position])
     corner = {"loc": "lower right" if above else "upper left"}
     outside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
-    _add_legend(ax, shaded, **(outside if beside else corner))
+    _add_legend(ax, shaded, **(outside if legend_outside else corner))
     return ax
 
 
 def _furthest(curve: RankCurve, position: int) -> list[int]:
     """Choose the groups to draw: all but the reference, or those furthest from the diagonal."""
     others = [k for k in range(len(curve.labels)) if k != position]
+    # Largest difference of ranks at one threshold.
     distance = np.abs(curve.ranks - curve.ranks[:, [position]]).max(axis=0)
     return sorted(sorted(others, key=lambda k: -distance[k])[:MAX_SHOWN])
 
@@ -119,3 +123,76 @@ def _add_legend(ax: Axes, shaded: str | None, **place: Any) -> None:
         handles.append(patches.Patch(**{**_SHADE, "alpha": 0.2}))
         names.append(shaded)
     ax.legend(handles, names, fontsize=9, frameon=False, **place)
+
+
+def plot_unfairness_map(
+    unfairness: UnfairnessMap,
+    *,
+    interval: IntervalLike | None = None,
+    title: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the gap of every interval as a colour: where it begins across, where it ends upwards.
+
+    Intervals whose gap could be 0 (lower end of the simultaneous band) are faded.
+
+    Parameters
+    ----------
+    unfairness
+        From `unfairness_map`.
+    interval
+        Marked by a ring; a union by one ring for each of its parts.
+    title
+        Title of the axes.
+    ax
+        Axes to draw on; new ones by default.
+    """
+    ax = new_axes(ax, size=(6.0, 5.0))
+    edges, values = unfairness.edges, unfairness.values
+    # Narrow intervals hold few people and saturate; the colours are spread over the others.
+    begins, ends = np.meshgrid(edges[:-1], edges[1:], indexing="ij")
+    # The colour scale ends at the largest gap of intervals that are not narrow.
+    widest = float(np.nanmax(np.where(ends - begins >= _NARROW, values, np.nan)))
+    top = widest if widest > _NO_GAP else 1.0
+    mesh = ax.pcolormesh(edges, edges, values.T, cmap="viridis", vmin=0, vmax=top, rasterized=True)
+    ax.figure.colorbar(
+        mesh,
+        ax=ax,
+        extend="max" if np.nanmax(values) > top + _NO_GAP else "neither",
+        label=f"gap of the worst pair ({unfairness.gap_scale} scale)",
+    )
+    # A grey layer over cells whose band includes 0.
+    unsure = np.where(unfairness.low > 0, np.nan, np.where(np.isnan(values), np.nan, 1.0))
+    ax.pcolormesh(edges, edges, unsure.T, cmap="gray", vmin=0, vmax=1, alpha=0.55, rasterized=True)
+    half = (edges[1] - edges[0]) / 2  # the cell of [α, β) begins at α and ends at β
+    for begin, end in () if interval is None else as_interval_set(interval).parts:
+        ax.plot(
+            begin + half,
+            end - half,
+            "o",
+            clip_on=False,
+            markersize=11,
+            markerfacecolor="none",
+            markeredgecolor=INTERVAL_COLOUR,
+            markeredgewidth=2.2,
+        )
+    ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    start = "top" if unfairness.higher_is_better else "best, the lowest score"
+    ax.set_xlabel(f"the interval begins at rank (from the {start})")
+    ax.set_ylabel("… and ends at rank")
+    ring = "" if interval is None else "ring: your interval\n"
+    ax.text(
+        0.98,
+        0.03,
+        f"{ring}faded: the true gap could be 0\n({100 * unfairness.confidence:g} % band for all\n"
+        f"{unfairness.n_intervals:,} intervals at once)",
+        transform=ax.transAxes,
+        ha="right",
+        va="bottom",
+        fontsize=8,
+        color="0.3",
+    )
+    set_title(ax, title or "Unfairness map")
+    for which in ("x", "y"):
+        percent_axis(ax, which)
+    return ax

@@ -17,23 +17,14 @@ if TYPE_CHECKING:
     from partialfair.data.groups import Groups
     from partialfair.utils.typing import GapScale, GroupLabel, IntervalLike
 
-__all__ = [
-    "AUTO",
-    "EVERYBODY",
-    "AskedInterval",
-    "IntervalCommand",
-    "by_label",
-    "check_page",
-    "interval_record",
-    "is_one",
-    "read_interval",
-]
-
 AUTO: Literal["auto"] = "auto"
-EVERYBODY = (0.0, 1.0)
+WHOLE_GROUPS = (0.0, 1.0)
 
-AskedInterval: TypeAlias = "IntervalLike | Literal['auto']"
-"""What was asked for; of intervals by group the keys are names as they are printed, ``"Female × Black"``."""
+ANYWHERE = (0.0, 0.25)
+"""An interval as wide as those that ``--interval auto`` chooses from, the default of `choose_interval`."""
+
+RequestedInterval: TypeAlias = "IntervalLike | Literal['auto']"
+"""As it was typed; of intervals by group the keys are names as they are printed, ``"Female × Black"``."""
 
 _OPTION = "--interval"
 
@@ -54,6 +45,7 @@ def _joined(words: Sequence[str]) -> list[str]:
         word = rest.pop(0)
         if word == "--":  # what follows is no option
             return [*joined, word, *rest]
+        # Both "--interval=0.05 0.30" and "--interval 0.05 0.30" are understood.
         name, equals, value = word.partition("=")
         if name != _OPTION:
             joined.append(word)
@@ -62,65 +54,60 @@ def _joined(words: Sequence[str]) -> list[str]:
             if not rest:
                 return [*joined, word]  # the parser says what is missing
             value = rest.pop(0)
-        if _wants_another(value) and rest and not rest[0].startswith("--"):
+        # "0.05" and "Women=0.05" go on with a second number, unless it has been joined already.
+        continues = value != AUTO and " " not in value.rpartition("=")[2].strip()
+        if continues and rest and not rest[0].startswith("--"):
             value = f"{value} {rest.pop(0)}"
         joined += [_OPTION, value]
     return joined
 
 
-def _wants_another(value: str) -> bool:
-    """Whether a use of the option goes on after its first word: ``0.05`` and ``Women=0.05`` do."""
-    return value != AUTO and " " not in value.rpartition("=")[2].strip()
-
-
-def read_interval(uses: Sequence[str] | None) -> AskedInterval:
-    """Return what the uses of ``--interval`` ask for; without any, everybody."""
+def read_interval(uses: Sequence[str] | None) -> RequestedInterval | None:
+    """Return what the uses of ``--interval`` request; None without any."""
     from partialfair.data.intervals import as_interval_set
 
     if not uses:
-        return EVERYBODY
+        return None
     if AUTO in uses:
         if len(uses) > 1:
             raise InputError(f"{_OPTION} auto chooses the interval, so no other can be given")
         return AUTO
+    # The key "" stands for uses without a group.
     named: dict[GroupLabel, list[tuple[float, float]]] = {}
     for use in uses:
+        # From the right: names of groups may contain "=", as "sex=1" does.
         group, _, ends = use.rpartition("=")
-        named.setdefault(group, []).append(_ends(ends, use))
+        try:
+            low, high = map(float, ends.split())
+        except ValueError:
+            raise InputError(
+                f"{_OPTION} must be two numbers LOW HIGH, GROUP=LOW HIGH, or auto, not {use!r}"
+            ) from None
+        named.setdefault(group, []).append((low, high))
     if "" in named and len(named) > 1:
         one_group = next(filter(None, named))
         raise InputError(
             f"{_OPTION} is given both for everybody and for group {one_group!r}; name the group in every "
             "use, or in none"
         )
-    unions = {group: _plain(as_interval_set(_united(pairs)).parts) for group, pairs in named.items()}
-    return unions[""] if "" in unions else dict(unions)
+    unions: dict[GroupLabel, Any] = {}
+    for name, pairs in named.items():
+        parts = as_interval_set(_union(pairs)).parts
+        unions[name] = parts[0] if len(parts) == 1 else list(parts)
+    requested: RequestedInterval = unions.get("", unions)
+    return requested
 
 
-def _united(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def _union(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Return disjoint intervals with the same union; what is no interval is left for its reader to refuse."""
-    united: list[tuple[float, float]] = []
+    disjoint: list[tuple[float, float]] = []
     for low, high in sorted(pairs):
-        if united and united[-1][0] < united[-1][1] and low <= united[-1][1] and low < high:
-            united[-1] = (united[-1][0], max(high, united[-1][1]))
+        # Intervals that touch or overlap become one.
+        if disjoint and disjoint[-1][0] < disjoint[-1][1] and low <= disjoint[-1][1] and low < high:
+            disjoint[-1] = (disjoint[-1][0], max(high, disjoint[-1][1]))
         else:
-            united.append((low, high))
-    return united
-
-
-def _ends(text: str, use: str) -> tuple[float, float]:
-    try:
-        low, high = map(float, text.split())
-    except ValueError:
-        raise InputError(
-            f"{_OPTION} must be two numbers LOW HIGH, GROUP=LOW HIGH, or auto, not {use!r}"
-        ) from None
-    return low, high
-
-
-def _plain(parts: tuple[tuple[float, float], ...]) -> tuple[float, float] | list[tuple[float, float]]:
-    """Return one interval as two numbers, several as a list."""
-    return parts[0] if len(parts) == 1 else list(parts)
+            disjoint.append((low, high))
+    return disjoint
 
 
 def by_label(interval: IntervalLike, groups: Groups) -> IntervalLike:
@@ -140,31 +127,48 @@ def by_label(interval: IntervalLike, groups: Groups) -> IntervalLike:
     return {labels[str(name)]: parts for name, parts in interval.items()}
 
 
-def is_one(interval: AskedInterval) -> bool:
-    """Whether it is one interval, the same for every group."""
+def check_page(interval: RequestedInterval, report: object) -> None:
+    """Refuse, before any work, a page of what pages cannot show."""
     from partialfair.data.intervals import as_interval_set
 
-    if interval == AUTO:
-        return True
-    return not isinstance(interval, Mapping) and len(as_interval_set(interval).parts) == 1
-
-
-def check_page(interval: AskedInterval, report: object) -> None:
-    """Refuse, before any work, a page of what pages cannot show."""
-    if report is not None and not is_one(interval):
+    if report is None or interval == AUTO:
+        return
+    if isinstance(interval, Mapping) or len(as_interval_set(interval).parts) > 1:
         raise InputError(
             "--report shows one interval that is the same for all groups, not a union or one for each group; "
             f"leave --report out, or give one {_OPTION}"
         )
 
 
-def check_scale(interval: AskedInterval, gap_scale: GapScale) -> None:
+def check_scale(interval: RequestedInterval, gap_scale: GapScale) -> None:
     """Refuse intervals by group on the absolute scale, which has no meaning there."""
     if gap_scale == "absolute" and isinstance(interval, Mapping):
         raise InputError(f"--gap-scale absolute has no meaning when {_OPTION} differs by group")
 
 
-def interval_record(interval: AskedInterval) -> Any:
+def interval_words(interval: RequestedInterval, higher_is_better: bool) -> str:
+    """Write an interval in words, both ways of counting; of intervals by group, each with its group."""
+    from partialfair.data.groups import group_name
+    from partialfair.data.intervals import as_interval_set, interval_text
+
+    if isinstance(interval, Mapping):
+        return "; ".join(
+            f"{group_name(group)}: {interval_text(as_interval_set(parts), higher_is_better)}"
+            for group, parts in interval.items()
+        )
+    if interval == AUTO:
+        return "an interval chosen by the scores"
+    return interval_text(as_interval_set(interval), higher_is_better)
+
+
+def interval_among(interval: IntervalLike, groups: Groups) -> IntervalLike:
+    """Return the interval without those of groups that are not among these."""
+    if not isinstance(interval, dict):
+        return interval
+    return {label: interval[label] for label in groups.labels}
+
+
+def interval_record(interval: RequestedInterval) -> Any:
     """Return plain data for JSON: ``[low, high]``, a list of those, a mapping from group name, or "auto"."""
     from partialfair.data.groups import group_name
     from partialfair.data.intervals import as_interval_set

@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import pandas as pd
 
-from partialfair.cli._csv import escaped, unescaped
+from partialfair.cli.output import escaped, unescaped
 from partialfair.exceptions import InputError
 from partialfair.tables import missing_columns
 from partialfair.utils.checks import shown
@@ -31,8 +31,6 @@ from partialfair.utils.text import listed
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
-
-__all__ = ["read_frame"]
 
 _SEPARATORS = (",", ";", "\t", "|")
 _KINDS = {
@@ -91,9 +89,11 @@ def read_frame(path: Path, needed: list[str], as_written: list[str] | None) -> t
     frame, is_text
         The table, and whether it is from a text file, which has no types.
     """
+    # A pipe is read to its end here; files stay where they are.
     source = _find(path)
     if not source.size:
         raise InputError(f"{path} is empty")
+    # By name, else by the first bytes; never by trying.
     kind = source.kind()
     try:
         if kind == "text":

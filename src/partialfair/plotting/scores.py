@@ -1,7 +1,8 @@
-"""Scores by group, densities or bars, with the interval highlighted (the paper's Figures 3 to 8)."""
+"""Draw scores: by group, with the interval highlighted (the paper's Figures 3 to 8), and maps to new ones."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,19 +11,29 @@ import numpy.typing as npt
 from partialfair.exceptions import InputError
 from partialfair.metrics.discrete import DiscreteScores, score_span
 from partialfair.metrics.inputs import GroupScores, ScoredGroups, check_threshold, scored_groups
-from partialfair.plotting.style import GROUP_COLOURS, INTERVAL_COLOUR, MAX_SHOWN, percent_axis, safe_name
+from partialfair.plotting.style import (
+    GROUP_COLOURS,
+    INTERVAL_COLOUR,
+    MAX_SHOWN,
+    group_style,
+    new_axes,
+    percent_axis,
+    safe_name,
+    set_title,
+)
 from partialfair.utils.extras import require
 from partialfair.utils.typing import ArrayLike, Floats, IntervalLike, MissingGroups
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_group_densities", "plot_score_densities"]
+    from partialfair.postprocessing.maps import ScoreMap
 
 _FIGURE_WIDTH = 6.4  # inches
 _LETTERS_ACROSS = 64  # digits of ticks that fit side by side on a figure of that width
 _HEADROOM = 1.08  # the highest bar leaves this much of the axis free
 _N_BINS = 1024
+_BEYOND = 0.04  # of the range of all knots of a map is drawn outside it
 _NARROWEST = 0.005  # bandwidth, as a share of the axis: the histogram's bins must be narrower
 
 
@@ -75,17 +86,18 @@ def plot_group_densities(
 ) -> npt.NDArray[Any]:
     """Draw the densities of groups that are sorted already, such as ``report.scored``."""
     higher_is_better, scored = scored.higher_is_better, scored.in_users_units()
+    # The largest groups, in their usual order.
     shown = sorted(sorted(range(len(scored)), key=lambda k: -scored.groups[k].n)[:MAX_SHOWN])
     discrete = DiscreteScores.of(scored)
     if axes is None:
-        axes = _new_axes(len(shown), len(scored), "Score densities" if discrete is None else "Scores")
+        axes = _stacked_axes(len(shown), len(scored), "Score densities" if discrete is None else "Scores")
     axes = np.asarray(axes, dtype=object).ravel()
     if axes.size != len(shown):
         raise InputError(f"axes must hold one axes for each of the {len(shown)} groups, not {axes.size}")
     if discrete is None:
         remark = _draw_densities(axes, scored, shown)
     else:
-        remark = _draw_all_bars(axes, scored, shown, discrete)
+        remark = _draw_bars(axes, scored, shown, discrete)
     for ax, k in zip(axes, shown, strict=True):
         group = scored.groups[k]
         ax.set_title(f"{safe_name(group.label)}  (n = {group.n:,})", loc="left", fontsize=9, pad=2)
@@ -102,7 +114,7 @@ def plot_group_densities(
     return axes
 
 
-def _new_axes(n_shown: int, n_groups: int, title: str) -> npt.NDArray[Any]:
+def _stacked_axes(n_shown: int, n_groups: int, title: str) -> npt.NDArray[Any]:
     """Return one axes below the other on a new figure, whose title says what is not drawn."""
     pyplot = require("matplotlib.pyplot", extra="cli", purpose="drawing")
     figure, grid = pyplot.subplots(
@@ -137,10 +149,11 @@ def _draw_densities(axes: npt.NDArray[Any], scored: ScoredGroups, shown: list[in
     return f"{beyond:,} beyond the axis, drawn at its ends" if beyond else ""
 
 
-def _draw_all_bars(
+def _draw_bars(
     axes: npt.NDArray[Any], scored: ScoredGroups, shown: list[int], discrete: DiscreteScores
 ) -> str:
     """Draw the bars of every group on one scale; return what the axis has to say about itself."""
+    # One scale for all groups, so that bars compare.
     top = max(float(discrete.shares(scored.groups[k]).max()) for k in shown)
     for ax, k in zip(axes, shown, strict=True):
         group = scored.groups[k]
@@ -162,12 +175,13 @@ def _draw_all_bars(
 def _apart(discrete: DiscreteScores) -> list[int]:
     """Return the positions of values whose labels do not overlap on a figure of our width."""
     letter = (discrete.span[1] - discrete.span[0]) / _LETTERS_ACROSS
+    # Half the room that a label needs, in units of the axis.
     halves = [letter * (len(label) + 1) / 2 for label in discrete.labels]
-    kept: list[int] = []
+    ticks: list[int] = []
     for k, (centre, half) in enumerate(zip(discrete.centres, halves, strict=True)):
-        if not kept or centre - half >= discrete.centres[kept[-1]] + halves[kept[-1]]:
-            kept.append(k)
-    return kept
+        if not ticks or centre - half >= discrete.centres[ticks[-1]] + halves[ticks[-1]]:
+            ticks.append(k)
+    return ticks
 
 
 def _open_frame(ax: Axes) -> None:
@@ -200,13 +214,16 @@ def _density(group: GroupScores, span: tuple[float, float]) -> tuple[Floats, Flo
     from scipy.ndimage import gaussian_filter1d
 
     weights = np.ones(group.n) if group.weights is None else group.weights
+    # What lies far outside the axis is drawn at its ends.
     scores = np.clip(group.scores, *span)
     width = span[1] - span[0] or max(abs(span[0]), 1.0) * 0.1
     scaled = (scores - span[0]) / width
     deviation = np.sqrt(np.average((scaled - np.average(scaled, weights=weights)) ** 2, weights=weights))
     below = np.cumsum(weights) / weights.sum()
     quartiles = scaled[np.searchsorted(below, 0.75)] - scaled[np.searchsorted(below, 0.25)]
+    # Zero, as of half tied scores, is no measure of spread.
     spread = min(filter(None, (deviation, quartiles / 1.34)), default=0.02)
+    # At least a few bins of the histogram, or the smoothing would be of single bins.
     bandwidth = width * max(0.9 * spread * group.n_effective**-0.2, _NARROWEST)
     low, high = span[0] - 3 * bandwidth, span[1] + 3 * bandwidth
     counts, edges = np.histogram(scores, bins=_N_BINS, range=(low, high), weights=weights)
@@ -219,5 +236,61 @@ def _scores_at(centres: Floats, density: Floats, ranks: tuple[float, float]) -> 
     """Scores above which shares ``ranks`` of the area under the density lie."""
     from scipy.integrate import cumulative_trapezoid
 
+    # Area above each score, summed from the right.
     above = -cumulative_trapezoid(density[::-1], centres[::-1], initial=0.0)
     return np.asarray(np.interp(np.array(ranks) * above[-1], above, centres[::-1]))
+
+
+def plot_score_maps(
+    maps: Sequence[ScoreMap],
+    *,
+    title: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw what becomes of a score, one line per group; on the diagonal scores stay.
+
+    Bold are the scores that the interval held in fit. At most the twelve groups whose scores move furthest
+    are drawn.
+
+    Parameters
+    ----------
+    maps
+        Of an adjuster, ``adjuster.maps_``.
+    title
+        Title of the axes.
+    ax
+        Axes to draw on; new ones by default.
+    """
+    ax = new_axes(ax, size=(5.2, 5.0))
+    # The largest change of a score, by group.
+    moves = [float(np.abs(one.values - one.knots).max()) for one in maps]
+    shown = sorted(sorted(range(len(maps)), key=lambda k: -moves[k])[:MAX_SHOWN])
+    low, high = _limits([maps[k] for k in shown])
+    stays: dict[str, Any] = {"color": "0.6", "linewidth": 1, "linestyle": (0, (4, 3)), "zorder": 1}
+    ax.plot([low, high], [low, high], label="stays", **stays)
+    for order, k in enumerate(shown):
+        style = group_style(order)
+        scores, moved = _line(maps[k], low, high)
+        ax.plot(scores, moved, linewidth=1.0, zorder=2, label=safe_name(maps[k].group), **style)
+        for part in maps[k].inside:
+            ax.plot(*_line(maps[k], *part), linewidth=3.0, zorder=3, solid_capstyle="butt", **style)
+    ax.set(xlim=(low, high), ylim=(low, high), aspect="equal", xlabel="score", ylabel="adjusted score")
+    hidden = len(maps) - len(shown)
+    notes = ["bold: inside the interval", f"{hidden} groups that move less not drawn" if hidden else ""]
+    set_title(ax, title or "What becomes of a score", "; ".join(filter(None, notes)))
+    ax.legend(fontsize=9, frameon=False, loc="upper left")
+    return ax
+
+
+def _line(one: ScoreMap, low: float, high: float) -> tuple[Floats, Floats]:
+    """Return the scores at which a map may bend between two, both included, and what becomes of them."""
+    bends = one.knots[(one.knots > low) & (one.knots < high)]
+    # Maps are linear between knots.
+    scores = np.unique(np.concatenate([[low], bends, [high]]))
+    return scores, one(scores)
+
+
+def _limits(maps: Sequence[ScoreMap]) -> tuple[float, float]:
+    ends = np.concatenate([[one.knots[0], one.values[0], one.knots[-1], one.values[-1]] for one in maps])
+    room = _BEYOND * float(np.ptp(ends)) or 1.0
+    return float(ends.min() - room), float(ends.max() + room)

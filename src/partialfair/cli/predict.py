@@ -1,4 +1,4 @@
-"""``partialfair predict``: scores of new rows by a model that ``train`` or ``path`` saved."""
+"""``partialfair predict`` and ``export``: a saved model scores the rows of a table, or becomes ONNX."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from partialfair.cli._csv import csv_text
-from partialfair.cli._tables import read_table
-from partialfair.cli.output import step
+from partialfair.cli.columns import read_table
+from partialfair.cli.output import csv_text, step
+from partialfair.cli.settings import ExportSettings, PredictSettings
 from partialfair.exceptions import InputError
 from partialfair.persistence import load_model
 from partialfair.tables import TableModel
 from partialfair.utils.extras import require
 from partialfair.utils.files import check_set, check_targets, is_file_name, write_file
 
-__all__ = ["Prediction", "check_target", "find_model", "predict", "refuse_unkept", "write"]
+if TYPE_CHECKING:
+    from onnx import ModelProto, ValueInfoProto
 
 _RECORDS = ("train.json", "path.json")
 _ADDED = ("score", "probability", "decision")
@@ -69,12 +70,14 @@ def find_model(path: Path) -> list[Path]:
     """
     if not path.is_dir():
         return [path]
+    # A directory is known by its record, which names the model and the digests of the set.
     names = [name for name in _RECORDS if (path / name).is_file()]
     if not names:
         raise InputError(f"{path} is a directory with neither {' nor '.join(_RECORDS)}; name a model's file")
     if len(names) > 1:
         raise InputError(f"{path} holds {' and '.join(names)}, of two commands; name the model's file")
     record_path = path / names[0]
+    # Refuses a set of which a file is missing or of another run.
     record = check_set(path, names[0])
     model = record.get("model")
     if model is None:
@@ -84,6 +87,7 @@ def find_model(path: Path) -> list[Path]:
         )
     if not is_file_name(model):
         raise InputError(f"{record_path} is damaged: its model is not a file beside it")
+    # Nothing of the set may be written over.
     members = [path / name for name in record.get("files", {}) if name != model]
     return [path / model, record_path, *members]
 
@@ -103,8 +107,11 @@ def check_target(out: Path | None, inputs: Sequence[Path]) -> None:
     check_targets([out], inputs)
 
 
-def predict(model_path: Path, path: Path, *, keep: bool, use_unkept: bool = False) -> Prediction:
-    """Score the rows of a table; a model that breaks its promise is used only if that is wanted."""
+def predict(settings: PredictSettings) -> Prediction:
+    """Score the rows of a table; a model whose constraint is not satisfied only where options allow it."""
+    path = settings.file
+    model_path, *others = find_model(settings.model)
+    check_target(settings.out, [model_path, *others, path])
     with step(f"loading {model_path}"):
         model = load_model(model_path)
     if not isinstance(model, TableModel):
@@ -112,44 +119,43 @@ def predict(model_path: Path, path: Path, *, keep: bool, use_unkept: bool = Fals
             f"{model_path} holds a {type(model).__name__}, which takes features and no tables; predict needs "
             "a model of partialfair train or path, others are used from Python, with load_model"
         )
-    if not use_unkept:
+    if not settings.use_unkept:
         refuse_unkept(model, model_path, "scores with it")
     with step(f"reading {path}"):
         table, is_text = read_table(path, model.needed)
     present = list(table.columns)
-    kept = present if keep else _kept(model, present)
-    taken = [name for name in _ADDED if name in kept]
+    # Without --keep the columns that identify a row, its group and its label stay.
+    identifying = {*model.ids, *(group.name for group in model.groups), model.target}
+    columns = present if settings.keep else [name for name in present if name in identifying]
+    taken = [name for name in _ADDED if name in columns]
     if taken:
         raise InputError(f"{path} has a column {taken[0]!r}, which predict would write; rename it")
     with step(f"scoring {len(table):,} rows"):
         scores = model.decision_function(table)
+        # Decisions are labels as the training table wrote them.
         added = {
             "score": scores,
             "probability": model.predict_proba(table)[:, 1],
             "decision": np.array(model.labels, dtype=object)[(scores > 0).astype(np.intp)],
         }
-    notes = tuple(model.strangers(table))
-    return Prediction(model_path, path, model, table[kept].assign(**added), is_text, notes)
+    # What scoring had to assume.
+    notes = tuple(model.unseen_levels(table))
+    return Prediction(model_path, path, model, table[columns].assign(**added), is_text, notes)
 
 
 def refuse_unkept(model: Any, path: Path, then: str) -> None:
-    """Refuse a model that breaks its promise, whatever its file is called; say what --use-unkept does."""
+    """Refuse a model that violates its constraint, whatever its name; say what --use-unkept does."""
     is_table_model = isinstance(model, TableModel)
     result: Any = getattr(model.classifier if is_table_model else model, "result_", None)
-    noted = model.satisfied if is_table_model else None
-    kept = getattr(result, "satisfied", None) if noted is None else noted
-    if kept is False:
+    satisfied = model.satisfied if is_table_model else None
+    if satisfied is None:
+        satisfied = getattr(result, "satisfied", None)
+    if satisfied is False:
         allowed = ", ".join(f"{constraint.max_gap:g}" for constraint in result.constraints)
-        found = f"its gap in training is {result.gap:.3g}, and at most {allowed} was asked for"
+        reason = f"its gap in training is {result.gap:.3g}, and at most {allowed} was asked for"
         if result.population is not None:
-            found = result.population.sentence
-        raise InputError(f"{path} does not keep its promise: {found}; --use-unkept {then} all the same")
-
-
-def _kept(model: TableModel, present: Sequence[str]) -> list[str]:
-    """Return the columns that say who a row is, its group and its label."""
-    wanted = {*model.ids, *(group.name for group in model.groups), model.target}
-    return [name for name in present if name in wanted]
+            reason = result.population.sentence
+        raise InputError(f"{path} does not keep its promise: {reason}; --use-unkept {then} all the same")
 
 
 def write(scored: Prediction, out: Path) -> None:
@@ -169,11 +175,13 @@ def _infer_types(scored: Prediction) -> pd.DataFrame:
     """
     table = scored.table.copy(deep=False)
     if scored.is_text:
+        # CSV files have no types: infer them, so that Parquet has numbers.
         for name in table.columns.difference(list(_ADDED)):
             table[name] = _infer_type(table[name])
     target = table.get(scored.model.target)
     if target is None or pd.api.types.is_numeric_dtype(target.dtype):  # booleans are numeric
         labels = _infer_type(pd.Series(scored.model.labels, dtype=object))
+        # Labels 0 and 1 of a column of floats are floats.
         if target is not None and target.dtype.kind == "f" and pd.api.types.is_numeric_dtype(labels.dtype):
             labels = labels.astype(np.float64)
         table["decision"] = labels.to_numpy()[(table["score"] > 0).astype(np.intp)]
@@ -185,10 +193,12 @@ def _infer_type(column: pd.Series) -> pd.Series:
 
     Codes such as 007 stay text, and so do whole numbers that would not be exact.
     """
+    # Each different cell is looked at once.
     different = column.dropna().unique().tolist()
     gaps = bool(column.isna().any())
     if not different:
         return column
+    # Within 64 bits: larger numbers would be rounded.
     if all(_WHOLE.fullmatch(cell) and abs(int(cell)) < 1 << 63 for cell in different):
         return column.map(int, na_action="ignore").astype("Int64" if gaps else "int64")
     if all(map(_NUMBER.fullmatch, different)):
@@ -196,3 +206,69 @@ def _infer_type(column: pd.Series) -> pd.Series:
     if set(different) <= {"True", "False"}:
         return column.map({"True": True, "False": False}).astype("boolean" if gaps else "bool")
     return column
+
+
+@dataclass(frozen=True, eq=False)
+class Export:
+    """A model that was exported."""
+
+    model_path: Path
+    out: Path
+    proto: ModelProto
+
+    @property
+    def inputs(self) -> list[tuple[str, str]]:
+        """Names of the inputs, and what they hold."""
+        return [(value.name, _type_of(value)) for value in self.proto.graph.input]
+
+    @property
+    def outputs(self) -> list[tuple[str, str]]:
+        """Names of the outputs, and what they hold."""
+        return [(value.name, _type_of(value)) for value in self.proto.graph.output]
+
+    def record(self) -> dict[str, Any]:
+        """Return plain data for JSON; the schema's number changes when a reader would have to."""
+        return {
+            "schema": "partialfair.export/1",
+            "model": str(self.model_path),
+            "out": str(self.out),
+            "inputs": dict(self.inputs),
+            "outputs": dict(self.outputs),
+            "metadata": {entry.key: entry.value for entry in self.proto.metadata_props},
+        }
+
+
+def check_onnx_target(out: Path, inputs: Sequence[Path]) -> None:
+    """Refuse, before any work, a file that cannot be written, or that is one of the inputs."""
+    require("onnx", extra="onnx", purpose="export to ONNX")
+    if out.is_dir():
+        raise InputError(f"{out} is a directory; name a file, {out / 'model.onnx'} say")
+    if out.suffix.lower() != ".onnx":
+        raise InputError(f"{out} must end in .onnx")
+    if not out.resolve().parent.is_dir():
+        raise InputError(f"{out} is in a directory that does not exist")
+    check_targets([out], inputs)
+
+
+def export(settings: ExportSettings) -> Export:
+    """Write a saved model as ONNX; one whose constraint is not satisfied only where options allow it."""
+    from partialfair.onnx import to_onnx
+
+    out = settings.out
+    model_path, *others = find_model(settings.model)
+    check_onnx_target(out, [model_path, *others])
+    with step(f"loading {model_path}"):
+        model = load_model(model_path)
+    if not settings.use_unkept:
+        refuse_unkept(model, model_path, "exports it")
+    with step(f"exporting {model_path}"):
+        return Export(model_path, out, to_onnx(model, out))
+
+
+def _type_of(value: ValueInfoProto) -> str:
+    """Return what a value holds, ``double (n, 8)``."""
+    from onnx import TensorProto
+
+    held = value.type.tensor_type
+    sizes = ", ".join(size.dim_param or str(size.dim_value) for size in held.shape.dim)
+    return f"{TensorProto.DataType.Name(held.elem_type).lower()} ({sizes})"

@@ -1,4 +1,8 @@
-"""Columns of a table by their role: scores, groups, labels, weights, clusters and ids, checked."""
+"""Columns of a table by their role: scores, groups, labels, weights, clusters and ids, checked.
+
+A column that cannot have its role raises one sentence with the file, the column and the row. Which of two
+labels is the positive one is decided here too: the one that is requested, or what the names say.
+"""
 
 from __future__ import annotations
 
@@ -6,31 +10,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from partialfair.cli._reading import read_frame
-from partialfair.cli.options import MAX_GROUPS
-from partialfair.data.groups import encode_groups, group_name
+from partialfair.cli.reading import read_frame
+from partialfair.cli.settings import MAX_GROUPS
+from partialfair.data.groups import Groups, encode_groups
 from partialfair.exceptions import InputError
 from partialfair.utils.checks import WEIGHT_RANGE, find_merged, outside_weights, shown
-from partialfair.utils.typing import Floats
-
-__all__ = [
-    "ColumnNames",
-    "ScoreTable",
-    "are_codes",
-    "check_groups",
-    "clusters_of",
-    "complete",
-    "labels_of",
-    "read_scores",
-    "read_table",
-    "weights_of",
-]
+from partialfair.utils.typing import Floats, MissingGroups
 
 _DATES = {"date", "datetime", "datetime64", "time", "timedelta", "timedelta64", "period"}
 _SINGLE = {"string", "integer", "floating", "boolean", "decimal", "mixed-integer-float", "empty", *_DATES}
@@ -62,11 +53,15 @@ class ColumnNames:
 
 @dataclass(frozen=True, eq=False)
 class ScoreTable:
-    """One file's columns, checked."""
+    """One file's columns, checked.
+
+    Groups are there twice: as columns that are written again, and encoded, which is what is measured.
+    """
 
     path: Path
     scores: Floats
     groups: pd.DataFrame
+    encoded: Groups
     labels: pd.Series | None
     weights: Floats | None
     ids: pd.Series | None
@@ -89,7 +84,7 @@ class ScoreTable:
 def read_scores(
     path: Path,
     columns: ColumnNames,
-    missing_groups: Literal["error", "ignore"] = "error",
+    missing_groups: MissingGroups = "error",
     *,
     compared: bool = True,
     max_groups: int = MAX_GROUPS,
@@ -101,12 +96,14 @@ def read_scores(
     """
     names = [name for name in (columns.id, columns.clusters) if name is not None]
     as_written = [*columns.group, *names]
+    # Only the named columns, in their order; a pipe may have many more.
     frame = read_frame(path, columns.needed, as_written)[0][columns.needed]
     groups = frame[list(dict.fromkeys(columns.group))]
-    check_groups(groups, path, missing_groups, compared=compared, max_groups=max_groups)
+    check_group_columns(groups, path, missing_groups)
     groups = groups.apply(_readable)
     return ScoreTable(
         path,
+        encoded=encode_table_groups(groups, path, missing_groups, compared=compared, max_groups=max_groups),
         scores=_numbers(frame[columns.score], path, ranked=True),
         groups=groups,
         labels=None if columns.label is None else labels_of(frame[columns.label], path),
@@ -121,33 +118,38 @@ def read_table(path: Path, needed: Sequence[str]) -> tuple[pd.DataFrame, bool]:
     return read_frame(path, list(dict.fromkeys(needed)), None)
 
 
-def check_groups(
-    groups: pd.DataFrame,
-    path: Path,
-    missing_groups: Literal["error", "ignore"] = "error",
-    *,
-    compared: bool = True,
-    max_groups: int = MAX_GROUPS,
-) -> None:
-    """Refuse columns with fewer than two groups (one, if not compared) or too many; missing are none."""
+def check_group_columns(groups: pd.DataFrame, path: Path, missing_groups: MissingGroups) -> None:
+    """Refuse columns of groups whose cells are no single values or, where groups are needed, empty."""
     for name in groups.columns:
         _refuse_nested(groups[name], path)
         if missing_groups == "error":
             complete(groups[name], path, "; --missing-groups ignore leaves such rows out of all ranks")
+
+
+def encode_table_groups(
+    groups: pd.DataFrame,
+    path: Path,
+    missing_groups: MissingGroups,
+    *,
+    compared: bool = True,
+    max_groups: int = MAX_GROUPS,
+) -> Groups:
+    """Return the groups of a table, refusing fewer than two (one, if not compared) or too many."""
+    encoded = encode_groups(groups, missing=missing_groups, max_groups=len(groups))
     names = " × ".join(map(repr, groups.columns))
-    labels = encode_groups(groups, missing=missing_groups, max_groups=len(groups)).labels
-    if not labels:
+    if not encoded.labels:
         raise InputError(f"column {names} of {path} is empty in every row; a gap needs two groups")
-    if len(labels) == 1 and compared:
+    if len(encoded.labels) == 1 and compared:
         raise InputError(
-            f"column {names} of {path} has only one group ({shown(group_name(labels[0]))}); a gap needs two"
+            f"column {names} of {path} has only one group ({shown(encoded.names[0])}); a gap needs two"
         )
-    if len(labels) > max_groups:
+    if len(encoded.labels) > max_groups:
         raise InputError(
-            f"column {names} of {path} has {len(labels):,} different values; "
+            f"column {names} of {path} has {len(encoded.labels):,} different values; "
             f"a group column has at most {max_groups:,}; if it is a number or an identifier, bin it or use "
             "another column (audit and compare take more with --max-groups)"
         )
+    return encoded
 
 
 def are_codes(column: pd.Series) -> bool:
@@ -182,38 +184,37 @@ def _numbers(column: pd.Series, path: Path, *, ranked: bool = False) -> Floats:
     """Return finite numbers; those that are ranked must differ where the cells do."""
     _refuse_dates(column, path)
     _refuse_nested(column, path)
+    # Categories of Parquet files may be numbers.
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = pd.Series(column.to_numpy(), name=column.name)
-    numbers = _parsed(column)
+    chunks = [column.iloc[start : start + _CHUNK] for start in range(0, len(column), _CHUNK)]
+    parsed = [pd.to_numeric(chunk, errors="coerce") for chunk in chunks]
+    # What is no number becomes nan, and raises below.
+    numbers = np.concatenate([chunk.to_numpy(dtype=np.float64, na_value=np.nan) for chunk in parsed])
     bad = np.flatnonzero(~np.isfinite(numbers))
     if bad.size:
         first = column.iloc[bad[0]]
         written = "an empty cell" if pd.isna(first) else shown(str(first))
+        # As in 0,5, which is how half of Europe writes numbers.
         hint = "; decimals need a point" if "," in written else ""
         raise InputError(
             f"column {_name(column)} of {path} has {written} where a finite number is needed, "
             f"in {_rows(bad)}{hint}"
         )
-    if ranked and (alike := find_merged(_as_given(column), numbers)) is not None:
+    # Large integers that floats merge would be ties that the file does not have.
+    if not ranked:
+        return numbers
+    # Text that is whole numbers is compared as such: floats have merged them already.
+    as_given = column.to_numpy()
+    if pd.api.types.is_string_dtype(column.dtype):
+        whole = [int(cell) if _WHOLE.fullmatch(str(cell)) else 0.0 for cell in column]
+        as_given = np.array(whole, dtype=object)
+    if (alike := find_merged(as_given, numbers)) is not None:
         raise InputError(
             f"column {_name(column)} of {path} has {shown(alike[0])} and {shown(alike[1])}, which cannot be "
             "told apart as floats; write smaller numbers, for example their ranks"
         )
     return numbers
-
-
-def _parsed(column: pd.Series) -> Floats:
-    """Return cells as floats, nan where they are none."""
-    chunks = [column.iloc[start : start + _CHUNK] for start in range(0, len(column), _CHUNK)]
-    numbers = [pd.to_numeric(chunk, errors="coerce") for chunk in chunks]
-    return np.concatenate([chunk.to_numpy(dtype=np.float64, na_value=np.nan) for chunk in numbers])
-
-
-def _as_given(column: pd.Series) -> npt.NDArray[Any]:
-    """Return the values before they were floats; of text that is whole numbers, those numbers."""
-    if not pd.api.types.is_string_dtype(column.dtype):
-        return column.to_numpy()
-    return np.array([int(cell) if _WHOLE.fullmatch(str(cell)) else 0.0 for cell in column], dtype=object)
 
 
 def weights_of(column: pd.Series, groups: pd.DataFrame, path: Path) -> Floats:
@@ -222,11 +223,13 @@ def weights_of(column: pd.Series, groups: pd.DataFrame, path: Path) -> Floats:
     negative = np.flatnonzero(weights < 0)
     if negative.size:
         raise InputError(f"column {_name(column)} of {path} has a negative weight in {_rows(negative)}")
+    # Squares of weights are summed for effective sizes, and must not overflow.
     if (outside := outside_weights(weights)).size:
         raise InputError(
             f"column {_name(column)} of {path} has {weights[outside[0]]:g} in {_rows(outside)}; "
             f"{WEIGHT_RANGE}"
         )
+    # Rows without weight are absent, and with them perhaps a group.
     if len(groups[weights > 0].dropna().drop_duplicates()) < 2:
         raise InputError(f"column {_name(column)} of {path} gives weight to fewer than two groups")
     return weights
@@ -240,6 +243,7 @@ def clusters_of(column: pd.Series, path: Path) -> pd.Series:
 
 def _refuse_dates(column: pd.Series, path: Path) -> None:
     """Refuse dates and times, which would become counts of nanoseconds."""
+    # Parquet dates arrive as objects, those of Arrow as datetime64.
     as_objects = column.dtype == object and pd.api.types.infer_dtype(column, skipna=True) in _DATES
     if as_objects or column.dtype.kind in "mM":
         known = column.dropna()
@@ -251,6 +255,7 @@ def _refuse_dates(column: pd.Series, path: Path) -> None:
 
 def _refuse_nested(column: pd.Series, path: Path) -> None:
     """Refuse cells that hold bytes, or several values: lists, structs and maps of Parquet files."""
+    # Checked by kind first: a loop over all cells is for odd columns only.
     if column.dtype != object or pd.api.types.infer_dtype(column, skipna=True) in _SINGLE:
         return
     for row, value in enumerate(column):
@@ -270,3 +275,60 @@ def _rows(positions: npt.NDArray[np.intp]) -> str:
     more = positions.size - 1
     others = f" and {more:,} more row{'s' if more > 1 else ''}" if more else ""
     return f"data row {positions[0] + 1}{others}"
+
+
+_NEGATIVE = frozenset(
+    {"no", "not", "none", "never", "false", "negative", "neg", "bad", "fail", "failed"}
+    | {"reject", "rejected", "deny", "denied", "decline", "declined", "refused"}
+)
+"""Words for the label that is not wanted: the alphabet would put "denied" after "approved"."""
+
+
+@dataclass(frozen=True)
+class PositiveLabel:
+    """The positive label as it is in the data, the other one, and why it was chosen."""
+
+    value: Any
+    other: Any
+    reason: str
+
+    def sentence(self, column: str) -> str:
+        """Say it, before anything is computed with it."""
+        return f"positive label: {column} = {self.value}, not {self.other} ({self.reason})"
+
+
+def positive_label(labels: pd.Series, path: Path, requested: str | None) -> PositiveLabel:
+    """Return the positive label: the one requested, the one whose name says so, or the larger."""
+    # By type first: values of mixed types do not compare.
+    classes = sorted(labels.unique().tolist(), key=lambda value: (str(type(value)), value))
+    column = f"column {labels.name!r} of {path}"
+    if len(classes) != 2:
+        number = "only one class" if len(classes) == 1 else f"{len(classes):,} classes"
+        raise InputError(f"{column} has {number} ({_list_values(classes)}); labels need two")
+    smaller, larger = classes
+    if requested is None:
+        # The larger label is the positive one unless the words say otherwise.
+        named = [_is_negative(value) for value in classes]
+        if named == [False, True]:
+            return PositiveLabel(smaller, larger, f"{larger} reads as the negative; --pos-label chooses")
+        reason = f"{smaller} reads as the negative" if named == [True, False] else "the larger of the two"
+        return PositiveLabel(larger, smaller, f"{reason}; --pos-label chooses")
+    matching = [value for value in classes if str(value) == requested]
+    if not matching:
+        raise InputError(
+            f"--pos-label {requested} is not a value of {column}, which has {_list_values(classes)}"
+        )
+    (other,) = [value for value in classes if value != matching[0]]
+    return PositiveLabel(matching[0], other, "--pos-label")
+
+
+def _is_negative(value: Any) -> bool:
+    """Whether a label is text whose first word stands for the negative: "no", "denied", "not hired"."""
+    # The first word decides: "not hired" and "no_offer" are negative.
+    words = str(value).lower().replace("_", " ").replace("-", " ").split()
+    return isinstance(value, str) and bool(words) and words[0] in _NEGATIVE
+
+
+def _list_values(values: list[Any]) -> str:
+    shown = ", ".join(map(str, values[:5]))
+    return shown if len(values) <= 5 else f"{shown}, …"

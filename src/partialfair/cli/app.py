@@ -1,0 +1,447 @@
+"""The program: its commands, from settings to an exit code, and those of other distributions.
+
+Each command checks its settings, runs, and presents what came out. Commands import what they need when they
+run: neither ``--help`` nor another command waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+import partialfair
+from partialfair.cli.intervals import IntervalCommand, check_page
+from partialfair.cli.options import command
+from partialfair.cli.output import (
+    Content,
+    Outputs,
+    announce,
+    check_directory,
+    command_name,
+    console,
+    echo,
+    echo_data,
+    json_text,
+    note,
+    printing,
+    step,
+)
+from partialfair.cli.settings import (
+    HELP_ORDER,
+    AdjustSettings,
+    AuditSettings,
+    CompareSettings,
+    DemoSettings,
+    ExportSettings,
+    PathSettings,
+    PredictSettings,
+    TrainSettings,
+)
+from partialfair.exceptions import InputError
+from partialfair.utils.extras import PAPER_COMMANDS, command_plugins, import_quickly, missing_paper
+from partialfair.utils.text import MessageFormatter, message_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_UsageError: Any = typer.BadParameter.__base__
+"""What the parser raises: a class of click, or of the copy of it that later versions of typer bring along."""
+
+_LONGEST_MESSAGE = 500
+"""Characters of the parser's complaint, which repeats what was typed, however long; a hint follows it."""
+
+
+class _Commands(TyperGroup):
+    """The commands of this package, and those of other distributions, which are imported when called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands."""
+        return [*dict.fromkeys([*super().list_commands(ctx), *command_plugins()])]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command; one of another distribution as it is listed, by the distribution's summary."""
+        found = super().get_command(ctx, cmd_name)
+        # Own commands come first: no other distribution takes their names.
+        plugin = None if found is not None else command_plugins().get(cmd_name)
+        if plugin is None:
+            return found
+        return TyperCommand(cmd_name, help=f"{plugin.dist.metadata['Summary']}." if plugin.dist else None)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that is called, and its arguments."""
+        name = args[0]
+        if name in self.commands:
+            return super().resolve_command(ctx, args)
+        plugin = command_plugins().get(name)
+        if plugin is not None:
+            # Only now is the other distribution imported.
+            return name, typer.main.get_command(plugin.load()), args[1:]
+        if name in PAPER_COMMANDS:
+            raise missing_paper(f"partialfair {name}")
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    name="partialfair",
+    cls=_Commands,
+    help="Audit scoring models, and train them, so that groups are alike on a chosen band of percentiles.",
+    epilog="Exit codes: 0 fine, 1 a gate failed or a promise was not kept, 2 bad input, 130 interrupted. "
+    "What messages mean and what to do: docs/in_the_way.md.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class _Result(Protocol):
+    """What a command found: shown on the terminal, as JSON, as files, and as a page."""
+
+    def print(self, out: Console) -> None: ...
+    def record(self) -> dict[str, Any]: ...
+    def files(self) -> Mapping[str, Content]: ...
+    def page(self) -> str: ...
+
+
+def _present(
+    result: _Result, outputs: Outputs, *, as_json: bool, then: Callable[[], None] | None = None
+) -> None:
+    """Write the files of a result, all or none, and print it, or its JSON."""
+    # The pairs of a record take a while where groups are many.
+    record: Mapping[str, Any] = result.record() if as_json or outputs.directory is not None else {}
+    record = outputs.write(result.files, record, result.page)
+    with printing():
+        if as_json:
+            echo(json_text(record))
+        else:
+            result.print(console())
+            announce(outputs, record)
+            if then is not None:
+                then()
+
+
+def audit(settings: AuditSettings) -> None:
+    """Find where on the percentile axis a model's scores differ between groups, by how much, how surely.
+
+    Exits with 1 if --fail-above is exceeded.
+    """
+    from partialfair.cli.audit import FILES, check_gate, measure, read
+    from partialfair.cli.evaluation import read_gate
+
+    gate = read_gate(settings.fail_metric, settings.fail_above, settings.fail_on)
+    settings.check()
+    if gate is not None:
+        check_gate(gate, settings)
+    check_page(settings.interval, settings.report)
+    outputs = Outputs(settings.out, FILES, settings.report)
+    outputs.check(settings.file)
+    result = measure(read(settings.file, settings), settings, gate)
+    _present(result, outputs, as_json=settings.as_json)
+    if gate is not None and not gate.passes(result.report):
+        raise typer.Exit(1)
+
+
+def compare(settings: CompareSettings) -> None:
+    """Compare models on the same people: their gaps side by side, and who enters and leaves the interval."""
+    from partialfair.cli.compare import FILES
+    from partialfair.cli.compare import compare as compare_models
+
+    settings.check()
+    check_page(settings.interval, settings.report)
+    outputs = Outputs(settings.out, FILES, settings.report)
+    outputs.check(*settings.files)
+    _present(compare_models(settings), outputs, as_json=settings.as_json)
+
+
+def train(settings: TrainSettings) -> None:
+    """Train a classifier with a bounded gap, and judge it on rows that were held out.
+
+    Exits with 1 if none was found that keeps --max-gap. What each gap costs is shown by path.
+    """
+    from partialfair.cli.evaluation import read_gate
+    from partialfair.cli.train_report import MODEL, check_settings, file_names
+    from partialfair.cli.train_report import train as train_models
+
+    gate = read_gate(settings.fail_metric or settings.metric, settings.fail_above, settings.fail_on)
+    check_settings(settings, gate)
+    check_page(settings.interval, settings.report)
+    out, name = settings.out, MODEL
+    # A file for the model names the directory of all the rest as well.
+    if out.suffix == ".skops":
+        out, name = out.parent, out.name
+    outputs = Outputs(out, file_names(name), settings.report)
+    outputs.check(settings.file)
+    result = train_models(settings, gate)
+    satisfied = result.result.satisfied is not False
+    _present(
+        result,
+        outputs,
+        as_json=settings.as_json,
+        then=lambda: _say_how_to_score(out / result.file_name, satisfied=satisfied),
+    )
+    if not result.succeeded:
+        raise typer.Exit(1)
+
+
+def frontier(settings: PathSettings) -> None:
+    """Train a model for every gap allowed, show what each costs, and choose by rows held out.
+
+    The first is the model without a constraint.
+    """
+    from partialfair.cli.path import FILES, trace
+    from partialfair.cli.train_report import MODEL
+
+    settings.check()
+    check_page(settings.interval, settings.report)
+    outputs = Outputs(settings.out, FILES, settings.report)
+    outputs.check(settings.file)
+    result = trace(settings)
+    then = None
+    if result.chosen is not None:
+
+        def then() -> None:
+            _say_how_to_score(settings.out / MODEL, satisfied=True)
+
+    _present(result, outputs, as_json=settings.as_json, then=then)
+    if result.refusal is not None:
+        echo(f"partialfair: {result.refusal}", err=True)
+        raise typer.Exit(1)
+
+
+def _say_how_to_score(path: Path, *, satisfied: bool) -> None:
+    """Say how to use the model that was saved."""
+    unkept = "" if satisfied else " --use-unkept"
+    echo(
+        f"score new rows: {command_name()} predict {shlex.quote(str(path))} NEW.csv --out scores.csv{unkept}"
+    )
+
+
+def adjust(settings: AdjustSettings) -> None:
+    """Move a model's scores by the least, so that groups are alike on an interval; for models that stay.
+
+    Order within groups is kept, without new ties. The new scores depend on the group: scoring needs it,
+    which may be unlawful where you are. Without --out the adjusted scores are printed as CSV.
+    """
+    from partialfair.cli.adjust import FILES
+    from partialfair.cli.adjust import adjust as adjust_scores
+    from partialfair.cli.output import csv_text
+
+    settings.check()
+    outputs = Outputs(settings.out, FILES)
+    outputs.check(*filter(None, [settings.file, settings.apply_map]))
+    result = adjust_scores(settings)
+    if settings.out is not None:
+        _present(result, outputs, as_json=settings.as_json)
+        return
+    # Standard output is for the scores alone.
+    for sentence in result.sentences:
+        note(sentence)
+    with printing():
+        echo_data(csv_text(result.table))
+
+
+def predict(settings: PredictSettings) -> None:
+    """Score the rows of a table with a saved model; what comes out can go to audit.
+
+    Written are score (above 0 the decision is positive), probability and decision.
+    """
+    with import_quickly():
+        import scipy.special  # noqa: F401 - first: skops looks for its functions in every module before it
+
+        from partialfair.cli.output import csv_text
+        from partialfair.cli.predict import predict as predict_scores
+        from partialfair.cli.predict import write
+
+    if settings.as_json and settings.out is None:
+        raise InputError("--json needs --out, because the scores would go to standard output")
+    result = predict_scores(settings)
+    if settings.out is not None:
+        write(result, settings.out)
+    for sentence in result.notes:
+        note(sentence)
+    with printing():
+        if settings.out is None:
+            echo_data(csv_text(result.table))
+        elif settings.as_json:
+            echo(json_text(result.record(settings.out)))
+        else:
+            positive = f"{result.model.target} = {result.model.labels[1]}"
+            echo(f"{len(result.table):,} rows scored, {result.selected:,} of them {positive}: {settings.out}")
+
+
+def export(settings: ExportSettings) -> None:
+    """Write a saved model as ONNX, which onnxruntime scores with, without Python or with.
+
+    Models of train and path take the columns of a table, one input each; the encoding is inside.
+    """
+    from partialfair.cli.predict import export as export_model
+
+    result = export_model(settings)
+    with printing():
+        if settings.as_json:
+            echo(json_text(result.record()))
+        else:
+            echo(f"{result.model_path} as ONNX: {settings.out}")
+            for verb, values in (("takes", result.inputs), ("returns", result.outputs)):
+                echo(f"it {verb}: " + ", ".join(f"{name}: {kind}" for name, kind in values))
+
+
+def demo(settings: DemoSettings) -> None:
+    """Train models on made admissions data, from loose to strict: before, after, and what each costs."""
+    from partialfair.cli.demo import FILES, PAGE, run
+
+    outputs = Outputs(settings.out, FILES, settings.out / PAGE)
+    # Nothing is read; the table is made.
+    outputs.check()
+    result = run(settings)
+    _present(result, outputs, as_json=False, then=lambda: echo(result.commands()))
+
+
+_COMMANDS: tuple[tuple[Any, Any, str, str], ...] = (
+    (
+        AuditSettings,
+        audit,
+        "audit",
+        "partialfair audit scores.csv --score p --group sex --label hired --interval 0.05 0.30 "
+        "--threshold 0.5 --report audit.html",
+    ),
+    (
+        CompareSettings,
+        compare,
+        "compare",
+        "partialfair compare old.csv new.csv --score p --group sex --id person --interval 0.1 0.3",
+    ),
+    (
+        TrainSettings,
+        train,
+        "train",
+        "partialfair train people.csv --target hired --group sex --interval 0.05 0.30 "
+        "--max-gap 0.05 --id person --out model",
+    ),
+    (
+        PathSettings,
+        frontier,
+        "path",
+        "partialfair path people.csv --target hired --group sex --interval 0.05 0.30 "
+        "--max-gaps 0.02,0.05,0.1,0.2 --best 0.1 --id person --out path",
+    ),
+    (
+        AdjustSettings,
+        adjust,
+        "adjust",
+        "partialfair adjust scores.csv --score p --group sex --interval 0.05 0.30 --max-gap 0.05 "
+        "--out adjusted, and for new people: partialfair adjust new.csv --score p --group sex "
+        "--apply adjusted/map.json --out new",
+    ),
+    (
+        PredictSettings,
+        predict,
+        "predict",
+        "partialfair predict model new.csv --out scores.csv",
+    ),
+    (ExportSettings, export, "export", "partialfair export model model.onnx"),
+    (DemoSettings, demo, "demo", "partialfair demo --out demo"),
+)
+for _settings, _run, _name, _example in _COMMANDS:
+    app.command(_name, cls=IntervalCommand, epilog=f"Example: {_example}")(
+        command(_settings, _run, HELP_ORDER)
+    )
+
+
+data_app = typer.Typer(help="List, fetch and find the datasets of the paper.", no_args_is_help=True)
+
+
+@data_app.command("list", epilog="Example: partialfair data list")
+def data_list() -> None:
+    """List the datasets, what they are, and whether their files are on this machine."""
+    from partialfair import datasets
+
+    located = datasets.list_datasets()
+    with printing():
+        for dataset in located:
+            entry, state = dataset.entry, "ready" if dataset.available else "to be fetched"
+            echo(f"{entry.name:<12} {state:<14} {entry.summary}\n{'':<27} {entry.terms}")
+
+
+@data_app.command("fetch", epilog="Example: partialfair data fetch a9a")
+def data_fetch(
+    name: Annotated[str, typer.Argument(help="Name of a dataset, from `partialfair data list`.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Directory to put the files in; by default the user's cache.")
+    ] = None,
+) -> None:
+    """Download a dataset's files, check them, and print where they are."""
+    from partialfair import datasets
+
+    if out is not None:
+        check_directory(out)
+    with step(f"fetching {name}"):
+        paths = datasets.fetch(name, path=out)
+    _print_paths(name, paths)
+
+
+@data_app.command("path", epilog="Example: partialfair data path a9a")
+def data_path(
+    name: Annotated[str, typer.Argument(help="Name of a dataset, from `partialfair data list`.")],
+) -> None:
+    """Print where a dataset's files are on this machine."""
+    from partialfair import datasets
+
+    located = datasets.locate(name)
+    missing = [file for file, path in located.items() if path is None]
+    if missing:
+        raise InputError(f"{missing[0]} is not on this machine; run: partialfair data fetch {name}")
+    _print_paths(name, [path for path in located.values() if path is not None])
+
+
+def _print_paths(name: str, paths: Sequence[Path]) -> None:
+    for path in paths:
+        echo(str(path))
+    if not paths:
+        echo(f"{name} is made, not fetched: it has no files", err=True)
+
+
+app.add_typer(data_app, name="data")
+
+
+def _version(requested: bool) -> None:
+    if requested:
+        echo(f"partialfair {partialfair.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(MessageFormatter("partialfair"))
+    # Progress goes to standard error as log lines where that is no terminal.
+    logging.basicConfig(handlers=[handler])
+    logging.getLogger("partialfair").setLevel(logging.INFO)
+
+
+def run() -> int:
+    """Parse the command line and run the command; return the exit code.
+
+    The parser's own complaints are refusals as all others: one sentence, in which what was typed is visible.
+    """
+    try:
+        # Without standalone mode the parser raises what it has to say, and returns the exit code.
+        code = app(prog_name="partialfair", standalone_mode=False)
+    except _UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # the help has been printed; older versions return 0
+            return 2
+        message = message_text(error.format_message().rstrip(". \n"), _LONGEST_MESSAGE)
+        where = "partialfair" if error.ctx is None else error.ctx.command_path
+        raise InputError(f"{message[:1].lower()}{message[1:]}; see {where} --help") from None
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,313 @@
+"""``partialfair audit``: one file of scores from any model."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from partialfair.cli.columns import ColumnNames, ScoreTable, positive_label, read_scores
+from partialfair.cli.evaluation import Evaluation, Gate, evaluate
+from partialfair.cli.intervals import AUTO, by_label, interval_record
+from partialfair.cli.options import FailureKinds
+from partialfair.cli.output import Content, as_options, csv_text, note_line, step
+from partialfair.cli.report_text import groups_table, parity_sentence, print_metrics, report_record
+from partialfair.cli.settings import ScoreSettings
+from partialfair.data.groups import group_name
+from partialfair.data.intervals import as_interval_set
+from partialfair.exceptions import InputError
+from partialfair.metrics import FairnessReport, IntervalChoice, UnfairnessMap, choose_interval
+from partialfair.metrics.catalogue import METRICS
+from partialfair.metrics.map import groups_curve, groups_map
+from partialfair.plotting import plot_rank_curve, plot_unfairness_map
+from partialfair.plotting.scores import plot_group_densities
+from partialfair.report.pages import audit_page
+from partialfair.report.sections import notes_section, settings_section
+from partialfair.utils.text import fixed
+from partialfair.utils.typing import IntervalLike
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from matplotlib.figure import Figure
+
+FILES = (
+    "metrics.csv",
+    "pairs.csv",
+    "rank_curve.png",
+    "score_densities.png",
+    "unfairness_map.png",
+    "audit.json",
+)
+"""What ``--out`` writes, the record last."""
+
+MAP_WIDTH = 0.25
+MAP_GRID = 100
+_CURVE_POINTS = 4000
+
+
+def check_gate(gate: Gate, settings: ScoreSettings) -> None:
+    """Refuse a gate that cannot be right, or that takes a choice for a finding."""
+    gate.check()
+    if settings.interval == AUTO and gate.fail_on is FailureKinds.exceeds:
+        raise InputError(
+            "--fail-on exceeds is a test of an interval that was fixed before, and --interval auto takes "
+            "one for its wide gap on the same rows; give the interval"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """Everything measured on one file.
+
+    Attributes
+    ----------
+    table, settings, gate
+        What was read, how it is evaluated, and which gap fails.
+    evaluation
+        The metrics on the interval.
+    unfairness
+        The gap of every other interval.
+    choice
+        How the interval was chosen on these rows; None if it was given.
+    positive
+        The positive label as it is in the data; None without labels.
+    notes
+        What may surprise.
+    """
+
+    table: ScoreTable
+    settings: ScoreSettings
+    gate: Gate | None
+    evaluation: Evaluation
+    unfairness: UnfairnessMap
+    choice: IntervalChoice | None
+    positive: Any
+    notes: tuple[str, ...]
+
+    @property
+    def report(self) -> FairnessReport:
+        """All metrics."""
+        return self.evaluation.report
+
+    @property
+    def interval(self) -> IntervalLike:
+        """The interval that groups are evaluated on."""
+        return self.evaluation.interval
+
+    @property
+    def positive_name(self) -> str | None:
+        """The positive label as it is printed."""
+        return None if self.positive is None else str(self.positive)
+
+    @property
+    def subject(self) -> str:
+        """What the numbers are about."""
+        positive = "" if self.positive is None else f"; positive label: {self.positive}"
+        chosen = ", chosen by the scores" if self.settings.interval == AUTO else ""
+        scale = f"gaps on the {self.settings.gap_scale} scale"
+        clusters = "" if self.table.clusters is None else f"; {self.table.clusters_text}"
+        return f"{self.settings.words(self.interval)}{chosen}; {scale}{positive}{clusters}"
+
+    @property
+    def headline(self) -> str:
+        """What the numbers are about, and which groups are not evaluated; pages add the latter themselves."""
+        return "; ".join(filter(None, [self.subject, self.report.coverage]))
+
+    def record(self) -> dict[str, Any]:
+        """Return plain data for JSON; the schema's number changes when a reader would have to."""
+        worst = self.unfairness.widest(MAP_WIDTH)
+        choice = None
+        if self.choice is not None:
+            names = ("positive_rate", "gap", "low", "high", "confidence")
+            values = {name: getattr(self.choice, name) for name in names}
+            choice = {"positions": len(self.choice.candidates), **values}
+        record = {
+            "schema": "partialfair.audit/1",
+            "file": str(self.table.path),
+            "interval": interval_record(self.interval),
+            "interval_choice": choice,
+            "pos_label": self.positive_name,
+            "clusters": self.table.clusters_record,
+            **report_record(self.report),
+            "widest_interval": {
+                "width": MAP_WIDTH,
+                "interval": list(worst.interval),
+                "value": worst.value,
+                "low": worst.low,
+                "high": worst.high,
+                "worst_pair": [group_name(label) for label in worst.groups],
+            },
+            "notes": list(self.notes),
+        }
+        if self.gate is not None:
+            record["gate"] = self.gate.record(self.report)
+        return record
+
+    def files(self) -> dict[str, Content]:
+        """Return what ``--out`` writes with the record; the figures are drawn when they are called."""
+        metrics = csv_text(self.report.to_frame(), index=True)
+        pairs = csv_text(self.report.pairs_frame())
+        # In the order of FILES, whose last name is the record's.
+        contents = (metrics, pairs, self._rank_curve, self._densities, self._map)
+        return dict(zip(FILES[:-1], contents, strict=True))
+
+    def page(self) -> str:
+        """Return the interactive page."""
+        table, settings = self.table, self.settings
+        label = "none" if table.labels is None else f"{table.labels.name}, positive: {self.positive}"
+        provenance = {
+            "file": table.path,
+            "rows": f"{len(table.scores):,}",
+            "groups by": ", ".join(map(str, table.groups.columns)),
+            "label": label,
+            "weights": "none" if table.weights is None else "yes",
+            "clusters": "none" if table.clusters is None else table.clusters_text,
+            "interval": settings.words(self.interval),
+            "better scores": "higher" if settings.higher_is_better else "lower",
+            "threshold": "none" if settings.threshold is None else f"{settings.threshold:g}",
+            "gap scale": settings.gap_scale,
+            "ranks within": settings.rank_within.replace("_", " "),
+            "fewest members to judge a group": settings.min_group_size,
+            "smaller groups": settings.small_groups,
+            "seed of the bootstrap": settings.seed,
+        }
+        return audit_page(
+            self.report,
+            title=f"Fairness audit of {table.path.name}",
+            headline=f"{len(table.scores):,} rows in {len(self.report.groups)} groups; {self.subject}",
+            sections=[settings_section(provenance), *notes_section(self.notes)],
+        )
+
+    def _rank_curve(self) -> Figure:
+        curve = groups_curve(self.report.scored, _CURVE_POINTS)
+        reference, interval = self.evaluation.reference, self.evaluation.shared_interval
+        return _figure(plot_rank_curve(curve, reference=reference, interval=interval))
+
+    def _densities(self) -> Figure:
+        axes = plot_group_densities(self.report.scored, threshold=self.settings.threshold)
+        return _figure(axes[0])
+
+    def _map(self) -> Figure:
+        return _figure(plot_unfairness_map(self.unfairness, interval=self.evaluation.shared_interval))
+
+    def print(self, out: Console) -> None:
+        """Print the readable report, the answer first."""
+        report = self.report
+        out.print(Text.assemble((str(self.table.path), "bold"), f": {self.headline}\n"))
+        out.print(parity_sentence(report))
+        out.print(self._widest_sentence())
+        if self.gate is not None:
+            out.print(self.gate.verdict(report))
+        out.print()
+        print_metrics(report, "statistical_parity" if self.gate is None else self.gate.metric, out)
+        out.print()
+        out.print(groups_table(report))
+        for name, reason in report.omitted.items():
+            out.print(f"left out: {METRICS[name].title} {reason}", style="dim")
+        for note in self.notes:
+            out.print(note_line(note))
+
+    def _widest_sentence(self) -> str:
+        """Say where, among intervals of one width, the gap is largest; the audited one wins ties."""
+        worst = self.unfairness.widest(MAP_WIDTH)
+        gap = self.report["statistical_parity"].value
+        if _is_as_wide(self.interval) and gap >= worst.value - 1e-9:
+            return f"No other {100 * MAP_WIDTH:g} %-wide interval has a wider gap."
+        return (
+            f"The widest gap of any {100 * MAP_WIDTH:g} %-wide interval is {fixed(worst.value)}, at "
+            f"{self.settings.words(worst.interval)}, between {' and '.join(map(group_name, worst.groups))} "
+            f"({100 * self.settings.confidence:g} % band for all {self.unfairness.n_intervals:,} intervals "
+            f"at once: {fixed(worst.low)} – {fixed(worst.high)})."
+        )
+
+
+def read(path: Path, settings: ScoreSettings, id_column: str | None = None) -> ScoreTable:
+    """Read the columns of one file."""
+    columns = ColumnNames(
+        settings.score, tuple(settings.group), settings.label, settings.weight, id_column, settings.clusters
+    )
+    with step(f"reading {path}"):
+        return read_scores(path, columns, settings.missing_groups, max_groups=settings.max_groups)
+
+
+def measure(table: ScoreTable, settings: ScoreSettings, gate: Gate | None = None) -> Audit:
+    """Evaluate one table of scores."""
+    positive = None
+    if table.labels is not None:
+        positive = positive_label(table.labels, table.path, settings.pos_label).value
+    # Warnings of the library are notes of the report.
+    with step(f"measuring {len(table.scores):,} scores"), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        choice = None
+        interval: Any = settings.interval
+        if interval == AUTO:
+            choice = _choose_interval(table, settings, positive)
+            interval = choice.interval
+        evaluation = evaluate(
+            settings,
+            table.scores,
+            table.encoded,
+            interval=by_label(interval, table.encoded),
+            labels=None if table.labels is None else table.labels.to_numpy(),
+            positive=positive,
+            threshold=settings.threshold,
+            rank_within=settings.rank_within,
+            weights=table.weights,
+            clusters=table.clusters,
+            also=() if gate is None else [gate.metric],
+        )
+        # The same sorted scores as the report's: nothing is ranked twice.
+        unfairness = groups_map(
+            evaluation.report.scored,
+            n_grid=MAP_GRID,
+            gap_scale=settings.gap_scale,
+            confidence=settings.confidence,
+        )
+    if gate is not None:
+        gate.check_measured(evaluation.report)
+    notes = tuple(dict.fromkeys(as_options(str(warning.message)) for warning in caught))
+    if choice is not None:
+        notes = (f"{choice.statement}; the intervals of this report do not allow for it", *notes)
+    return Audit(table, settings, gate, evaluation, unfairness, choice, positive, notes)
+
+
+def _choose_interval(table: ScoreTable, settings: ScoreSettings, positive: Any) -> IntervalChoice:
+    """Choose the interval around the rate of selection, or of positive labels."""
+    rate = None
+    if settings.threshold is None:
+        if table.labels is None:
+            raise InputError(
+                "--interval auto is chosen around the rate of selection: give --threshold or --label"
+            )
+        # Without a threshold the rate of selection is that of positive labels (App. B).
+        rate = float(np.average(table.labels == positive, weights=table.weights))
+    return choose_interval(
+        table.scores,
+        sensitive_features=table.encoded,
+        positive_rate=rate,
+        threshold=settings.threshold,
+        sample_weight=table.weights,
+        clusters=table.clusters,
+        confidence=settings.confidence,
+        missing_groups=settings.missing_groups,
+        higher_is_better=settings.higher_is_better,
+    )
+
+
+def _is_as_wide(interval: IntervalLike) -> bool:
+    """Whether it is one interval of the width that the map's widest one has."""
+    if isinstance(interval, dict):
+        return False
+    # Of a union no single width can be compared.
+    parts = as_interval_set(interval).parts
+    return len(parts) == 1 and bool(np.isclose(parts[0][1] - parts[0][0], MAP_WIDTH))
+
+
+def _figure(ax: Any) -> Figure:
+    figure: Figure = ax.figure
+    return figure

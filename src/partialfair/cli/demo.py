@@ -1,0 +1,142 @@
+"""``partialfair demo``: the main job on synthetic data, nothing to download.
+
+A table of applicants; an unconstrained model, which ranks the regions differently in the contested interval;
+models that may do so less and less; and what that costs, on held-out applicants.
+"""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pandas as pd
+from rich.console import Console
+
+from partialfair.cli.output import Content, command_name, csv_text, rank_curves
+from partialfair.cli.path import FILES as PATH_FILES
+from partialfair.cli.path import Frontier, trace
+from partialfair.cli.prepare import HELD_OUT
+from partialfair.cli.report_text import parity_sentence
+from partialfair.cli.settings import DemoSettings, PathSettings
+from partialfair.datasets import make_admissions
+from partialfair.estimators.path import PathPoint
+from partialfair.metrics import rank_curve, unfairness_map
+from partialfair.plotting import plot_unfairness_map
+from partialfair.utils.files import scratch
+from partialfair.utils.text import fixed
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TABLE, PAGE = "people.csv", "demo.html"
+_CURVES, _MAP = "rank_curves.png", "unfairness_map.png"
+FILES = (TABLE, _CURVES, _MAP, *PATH_FILES)
+"""What is written, the record last."""
+
+_N_ROWS = 20_000
+"""Of whom a fifth is held out: enough for gaps that can be told from chance, few enough for seconds."""
+# The interval in which the synthetic applicants are treated differently.
+_TARGET, _GROUP, _INTERVAL = "admitted", "origin", (0.15, 0.40)
+_MAX_GAPS, _SHOWN = (0.05, 0.1, 0.2), 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Demo:
+    """The table that was made, as a CSV file, and the models that were trained on it."""
+
+    settings: DemoSettings
+    table: str
+    frontier: Frontier
+
+    @property
+    def before(self) -> PathPoint:
+        """The model without a constraint."""
+        return self.frontier.models.points[0]
+
+    @property
+    def after(self) -> PathPoint:
+        """The model that it is compared with."""
+        return next(point for point in self.frontier.models.points if point.max_gap == _SHOWN)
+
+    def record(self) -> dict[str, Any]:
+        """Return plain data for JSON, as ``path`` does."""
+        return self.frontier.record()
+
+    def files(self) -> dict[str, Content]:
+        """Return what is written with the record."""
+        return {TABLE: self.table, _CURVES: self._curves, _MAP: self._map, **self.frontier.files()}
+
+    def page(self) -> str:
+        """Return the interactive page: the frontier, and every model on it."""
+        return self.frontier.page()
+
+    def _curves(self) -> Figure:
+        groups = self.frontier.prepared.parts[HELD_OUT].groups
+        curves = {
+            name: rank_curve(point.scores, sensitive_features=groups)
+            for name, point in (("no constraint", self.before), (f"max gap {_SHOWN:g}", self.after))
+        }
+        return rank_curves(curves, reference=groups.labels[groups.names.index("North")], interval=_INTERVAL)
+
+    def _map(self) -> Figure:
+        groups = self.frontier.prepared.parts[HELD_OUT].groups
+        unfairness = unfairness_map(self.before.scores, sensitive_features=groups, n_grid=100)
+        title = "Unfairness map of the model without a constraint"
+        return cast("Figure", plot_unfairness_map(unfairness, interval=_INTERVAL, title=title).figure)
+
+    def print(self, out: Console) -> None:
+        """Print before and after, then the models between them."""
+        confidence = self.frontier.settings.confidence
+        for title, point in (
+            ("Before, no constraint", self.before),
+            (f"After, max gap {_SHOWN:g}", self.after),
+        ):
+            report = self.frontier.models.report(point, confidence)
+            out.print(f"{title}: accuracy {fixed(point.score)} on applicants held out.", style="bold")
+            out.print(f"{parity_sentence(report)}\n")
+        out.print("What fairness costs, model by model:")
+        out.print(self.frontier.table())
+
+    def commands(self) -> str:
+        """Return the commands that do the same."""
+        low, high = _INTERVAL
+        table, seed = shlex.quote(str(self.settings.out / TABLE)), self.settings.seed
+        options = f"--target {_TARGET} --group {_GROUP} --interval {low:g} {high:g}"
+        gaps = ",".join(f"{gap:g}" for gap in _MAX_GAPS)
+        again = f" --seed {seed}" if seed else ""
+        return (
+            "On the page: the frontier, and every model at any other interval.\n\n"
+            "The same by hand, with any table of yours:\n"
+            f"  {command_name()} path {table} {options} --max-gaps {gaps}{again} --report path.html\n"
+            f"  {command_name()} train {table} {options} --max-gap {_SHOWN:g}{again} --out model"
+        )
+
+
+def run(settings: DemoSettings) -> Demo:
+    """Make a table, and trace the path of models that ``partialfair path`` would trace on it."""
+    data = make_admissions(_N_ROWS, seed=settings.seed)
+    assert isinstance(data.X, pd.DataFrame)
+    frame = data.X.copy()
+    frame[_GROUP] = data.sensitive_features
+    frame[_TARGET] = ["yes" if positive else "no" for positive in data.y]
+    table = csv_text(frame)
+    with scratch(Path(tempfile.gettempdir())) as directory:  # the table is written with all the rest
+        draft = directory / TABLE
+        draft.write_text(table, encoding="utf-8")
+        path_settings = PathSettings(
+            file=draft,
+            target=_TARGET,
+            group=[_GROUP],
+            pos_label="yes",
+            requested_interval=_INTERVAL,
+            max_gaps=_MAX_GAPS,
+            seed=settings.seed,
+        )
+        path_settings.check()
+        frontier = trace(path_settings)
+    # Reports name the file as it will be called, not the draft.
+    prepared = replace(frontier.prepared, path=settings.out / TABLE)
+    return Demo(settings, table, replace(frontier, prepared=prepared))

@@ -1,0 +1,223 @@
+"""One evaluation of a model's scores, which terminal, JSON and HTML report show; and the gate on its gap.
+
+Renderers compute nothing: what they show is measured here, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rich.text import Text
+
+from partialfair.cli.intervals import interval_among
+from partialfair.cli.options import FailureKinds
+from partialfair.cli.settings import EvaluationSettings
+from partialfair.data.groups import Groups
+from partialfair.exceptions import InputError
+from partialfair.metrics import FairnessReport, fairness_report
+from partialfair.metrics.catalogue import METRICS, report_metrics
+from partialfair.utils.typing import (
+    ArrayLike,
+    Floats,
+    GroupLabel,
+    IntervalLike,
+    RankWithin,
+    SmallGroups,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What is measured on one model's scores of some rows.
+
+    Attributes
+    ----------
+    scores, weights
+        Of the rows, in their order.
+    groups
+        The groups that are evaluated, −1 for rows of others.
+    interval
+        The interval they are evaluated on.
+    report
+        All metrics.
+    accuracy, auc
+        How good the scores are; nan where that was not measured.
+    """
+
+    scores: Floats
+    weights: Floats | None
+    groups: Groups
+    interval: IntervalLike
+    report: FairnessReport
+    accuracy: float = float("nan")
+    auc: float = float("nan")
+
+    @property
+    def reference(self) -> GroupLabel:
+        """The group that the others are drawn against: the largest, whose ranks are the most certain."""
+        return max(self.report.groups, key=lambda group: group.n_effective).group
+
+    @property
+    def shared_interval(self) -> IntervalLike | None:
+        """The interval to shade on axes that the groups share; intervals by group have none."""
+        return None if isinstance(self.interval, dict) else self.interval
+
+    @property
+    def ranking(self) -> dict[str, Any]:
+        """Options of functions that rank the same rows again."""
+        return {
+            "sensitive_features": self.groups,
+            "sample_weight": self.weights,
+            "missing_groups": "ignore",
+            "higher_is_better": self.report.higher_is_better,
+        }
+
+
+def evaluate(
+    settings: EvaluationSettings,
+    scores: Floats,
+    groups: Groups,
+    *,
+    interval: IntervalLike,
+    labels: ArrayLike | None,
+    positive: Any,
+    threshold: float | None,
+    rank_within: RankWithin,
+    weights: Floats | None = None,
+    clusters: ArrayLike | None = None,
+    small_groups: SmallGroups | None = None,
+    also: Iterable[str] = (),
+) -> Evaluation:
+    """Measure the metrics of scores: those that reports have by default, and others that are named.
+
+    Small groups that are merged already are to be listed.
+    """
+    report = fairness_report(
+        labels,
+        scores,
+        sensitive_features=groups,
+        interval=interval,
+        threshold=threshold,
+        confidence=settings.confidence,
+        gap_scale=settings.gap_scale,
+        rank_within=rank_within,
+        pos_label=positive,
+        sample_weight=weights,
+        clusters=clusters,
+        random_state=settings.seed,
+        higher_is_better=settings.higher_is_better,
+        min_group_size=settings.min_group_size,
+        small_groups=small_groups or settings.small_groups,
+        missing_groups=settings.missing_groups,
+        metrics=report_metrics(*also),
+    )
+    # Groups too small for the report are left out of whatever ranks the same rows again.
+    evaluated = report.evaluated(groups)
+    return Evaluation(scores, weights, evaluated, interval_among(interval, evaluated), report)
+
+
+_DECIDES = {
+    FailureKinds.estimate: "value",
+    FailureKinds.exceeds: "at_least",
+    FailureKinds.unproven: "at_most",
+}
+"""The number of a metric's line that is held against the limit."""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """``--fail-above``: the metric, the largest gap that passes, and what fails.
+
+    Attributes
+    ----------
+    metric, limit
+        Which gap is held against which limit.
+    fail_on
+        ``"estimate"``: a measured gap above the limit; ``"exceeds"``: only one that is shown to exceed it,
+        ``at_least > limit``; ``"unproven"``: one that is not shown to be at most the limit,
+        ``at_most > limit``.
+    """
+
+    metric: str
+    limit: float
+    fail_on: FailureKinds = FailureKinds.estimate
+
+    @property
+    def needs_unseen_rows(self) -> bool:
+        """Whether a confidence bound decides: of rows that a model was trained on it says nothing."""
+        return self.fail_on is not FailureKinds.estimate
+
+    def check(self) -> None:
+        """Refuse what cannot be right, before any file is read."""
+        if self.metric not in METRICS:
+            raise InputError(f"--fail-metric must be one of {', '.join(METRICS)}, not {self.metric}")
+        # Gaps in units of scores have no largest value.
+        largest = max(1.0, METRICS[self.metric].largest)
+        if not 0 <= self.limit <= largest:
+            limits = "lie between 0 and 1" if largest == 1 else "be at least 0"
+            raise InputError(f"--fail-above must {limits}, not {self.limit:g}")
+
+    def check_measured(self, report: FairnessReport) -> None:
+        """Refuse a report that cannot decide: a gap that was not measured neither passes nor fails."""
+        # Left out for want of labels, a threshold, or members.
+        if self.metric in report.omitted:
+            reason = report.omitted[self.metric]
+            see = ": see --label and --threshold" if reason.startswith("needs") else ""
+            raise InputError(f"--fail-metric {self.metric} {reason}{see}")
+
+    def passes(self, report: FairnessReport) -> bool:
+        """Whether the number that decides is at most the limit; an undefined gap does not pass."""
+        # NaN compares as False, so that an undefined gap fails.
+        return self._decisive(report) <= self.limit
+
+    def record(self, report: FairnessReport) -> dict[str, Any]:
+        """Return the verdict as plain data for JSON."""
+        return {
+            "metric": self.metric,
+            "limit": self.limit,
+            "fail_on": str(self.fail_on),
+            "decided_by": _DECIDES[self.fail_on],
+            "decisive_value": self._decisive(report),
+            "passed": self.passes(report),
+            "p_value": report[self.metric].p_value(self.limit),
+        }
+
+    def verdict(self, report: FairnessReport) -> Text:
+        """Say whether the gate was passed, and what decided."""
+        passed, row, metric = self.passes(report), report[self.metric], METRICS[self.metric]
+        gap, kind, bound, reason = "undefined", "", "", ""
+        if self.needs_unseen_rows:
+            kind = f" (--fail-on {self.fail_on})"
+        if not np.isnan(row.value):
+            gap = metric.text(row.value)
+            if self.needs_unseen_rows:
+                side = _DECIDES[self.fail_on].replace("_", " ")
+                decisive = metric.text(self._decisive(report))
+                bound = f", {side} {decisive} with {100 * report.confidence:g} % confidence"
+            if self.fail_on is FailureKinds.exceeds:
+                reason = f", {'not ' if passed else ''}shown to exceed it"
+            elif self.fail_on is FailureKinds.unproven:
+                reason = f", {'' if passed else 'not '}shown to be at most that"
+        # Of the hypothesis that the true gap is at most the limit; nan for metrics without bounds.
+        p_value = row.p_value(self.limit)
+        return Text.assemble(
+            f"\ngate{kind}: {metric.title} gap {gap}{bound}, limit {self.limit:g}: ",
+            ("pass", "green") if passed else ("FAIL", "red"),
+            reason,
+            "" if np.isnan(p_value) else f" (p = {p_value:.2g} for a true gap of at most {self.limit:g})",
+        )
+
+    def _decisive(self, report: FairnessReport) -> float:
+        return float(getattr(report[self.metric], _DECIDES[self.fail_on]))
+
+
+def read_gate(metric: str, limit: float | None, fail_on: str | None) -> Gate | None:
+    """Return the gate of a command's options, None without one."""
+    if limit is not None:
+        return Gate(metric, limit, FailureKinds(fail_on or "estimate"))
+    if fail_on is not None:
+        raise InputError("--fail-on says when --fail-above fails: give --fail-above as well")
+    return None

@@ -1,0 +1,243 @@
+"""``partialfair path``: models from loose to strict on one table, and the frontier that they make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+import pandas as pd
+from rich.console import Console
+from rich.text import Text
+
+from partialfair.cli.intervals import AUTO, interval_record
+from partialfair.cli.output import Content, PlainTable, as_options, csv_text, note_line, step
+from partialfair.cli.prepare import Prepared, prepare
+from partialfair.cli.settings import SCORINGS, PathSettings
+from partialfair.cli.train_report import HELD_OUT_FILE, MODEL, OUT_OF_FOLD_FILE, chosen_alpha_note
+from partialfair.cli.training import Notes, build_estimator, fit_path
+from partialfair.data.groups import group_name
+from partialfair.estimators.path import FairnessPath, PathPoint
+from partialfair.exceptions import InputError
+from partialfair.metrics import ReportRow
+from partialfair.metrics.catalogue import METRICS
+from partialfair.persistence import model_bytes
+from partialfair.report.pages import path_names, path_page
+from partialfair.report.sections import gap_cells, interval_title, notes_section, settings_section
+from partialfair.utils.text import fixed, listed
+from partialfair.utils.typing import IntervalLike
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FILES = (MODEL, "path.csv", HELD_OUT_FILE, OUT_OF_FOLD_FILE, "frontier.png", "path.json")
+"""What ``--out`` writes, the record last."""
+
+
+@dataclass(frozen=True, eq=False)
+class Frontier:
+    """The models of a table, and which of them was chosen.
+
+    Attributes
+    ----------
+    lines
+        One line per model, as `FairnessPath.to_frame` gives them.
+    chosen
+        The best of those whose gap is small enough; None if that was not requested, or if there is none.
+    refusal
+        Why there is none, though it was requested.
+    notes
+        What may surprise.
+    """
+
+    settings: PathSettings
+    prepared: Prepared
+    models: FairnessPath
+    lines: pd.DataFrame
+    chosen: PathPoint | None
+    refusal: str | None
+    notes: Notes
+
+    @property
+    def headline(self) -> str:
+        """What was trained, and on what."""
+        settings = self.settings
+        chosen = ", chosen by the scores" if settings.interval == AUTO else ""
+        outside = f"; outside the promise: {listed(self.excluded)}" if self.excluded else ""
+        coverage = self.models.report(self.models.points[-1], settings.confidence).coverage
+        covered = f"; {self.models.evaluated_on}: {coverage}" if coverage else ""
+        return (
+            f"{self.prepared.headline}; {METRICS[settings.metric].title} at {settings.words(self.interval)}"
+            f"{chosen}, on the {settings.gap_scale} scale{outside}{covered}"
+        )
+
+    @property
+    def interval(self) -> IntervalLike:
+        """What the models are evaluated on; the fits know what "auto" chose."""
+        interval: IntervalLike = self.models.points[-1].constraint.interval
+        return interval
+
+    @property
+    def excluded(self) -> list[str]:
+        """Names of groups that are too small for the constraint, whose rows count in the loss only."""
+        return [group_name(label) for label in self.models.points[-1].model.result_.small_groups]
+
+    @cached_property
+    def content(self) -> bytes | None:
+        """The chosen model as its file holds it; on new data it does what ``--best`` requests."""
+        return None if self.chosen is None else model_bytes(self.prepared.model(self.chosen.model, True))
+
+    def record(self) -> dict[str, Any]:
+        """Return plain data for JSON; the schema's number changes when a reader would have to."""
+        models = [
+            {
+                **line,
+                "satisfied": point.model.result_.satisfied,
+                "obstacle": point.model.result_.obstacle,
+                "worst_pair": [group_name(label) for label in self._gap(point).groups],
+                "chosen": point is self.chosen,
+            }
+            for line, point in zip(self.lines.to_dict("records"), self.models.points, strict=True)
+        ]
+        return {
+            "schema": "partialfair.path/1",
+            "model": None if self.chosen is None else MODEL,
+            **self.prepared.record(),
+            "settings": self.settings.record(),
+            "interval": interval_record(self.interval),
+            "outside_the_promise": self.excluded,
+            "models": models,
+            "refusal": self.refusal,
+            "notes": [*self.notes.general, *self.notes.fits],
+        }
+
+    def files(self) -> dict[str, Content]:
+        """Return what ``--out`` writes with the record."""
+        model = {} if self.content is None else {MODEL: self.content}
+        return {
+            **model,
+            # No constraint is an empty cell: spreadsheets take inf for text.
+            "path.csv": csv_text(self.lines.replace({"max_gap": {float("inf"): float("nan")}})),
+            HELD_OUT_FILE if self.models.folds is None else OUT_OF_FOLD_FILE: self._scored(),
+            "frontier.png": self._picture,
+        }
+
+    def _scored(self) -> str:
+        """Return the rows held out or in folds, and how every model scores them; ``audit`` reads it."""
+        names = path_names(self.models.points)
+        scores = {
+            f"score, {name}": point.scores for name, point in zip(names, self.models.points, strict=True)
+        }
+        return csv_text(self.prepared.scored(scores))
+
+    def page(self) -> str:
+        """Return the interactive page."""
+        return path_page(
+            self.models,
+            confidence=self.settings.confidence,
+            title=f"Frontier of {self.prepared.path.name}",
+            headline=self.headline,
+            sections=[
+                settings_section(self.settings.record()),
+                *notes_section([*self.notes.general, *self.notes.fits]),
+            ],
+            chosen=self.chosen,
+            warning=self.refusal,
+        )
+
+    def table(self) -> PlainTable:
+        """Return one line per model, the one without a constraint first, the chosen one marked."""
+        settings = self.settings
+        # One penalty for all models needs no column.
+        several = self.lines["alpha"].nunique() > 1
+        table = PlainTable()
+        table.add_column("")
+        for title in (
+            "max gap",
+            *(["alpha"] if several else []),
+            "training gap",
+            f"gap {self.models.evaluated_on}",
+        ):
+            table.add_column(title, justify="right")
+        table.add_column(interval_title(settings.confidence))
+        table.add_column(SCORINGS[settings.scoring], justify="right")
+        table.add_column("seconds", justify="right")
+        table.add_column("promise")
+        for point in self.models.points:
+            table.add_row(
+                "→" if point is self.chosen else "",
+                "none" if point.unconstrained else f"{point.max_gap:g}",
+                *([f"{point.alpha:g}"] if several else []),
+                METRICS[settings.metric].text(point.training_gap),
+                *gap_cells(self._gap(point), settings.metric),
+                f"{fixed(point.score)} ± {fixed(point.error)}",
+                f"{point.seconds:.1f}",
+                _promise(point),
+            )
+        return table
+
+    def _gap(self, point: PathPoint) -> ReportRow:
+        return self.models.gap(point, self.settings.confidence)
+
+    def _picture(self) -> Figure:
+        title = f"{METRICS[self.settings.metric].title} at {self.settings.words(self.interval)}"
+        drawn = self.models.plot(confidence=self.settings.confidence, title=title)
+        return cast("Figure", drawn.figure)
+
+    def print(self, out: Console) -> None:
+        """Print the readable report, what was chosen first."""
+        settings, chosen = self.settings, self.chosen
+        out.print(Text.assemble((str(self.prepared.path), "bold"), f": {self.headline}\n"))
+        if chosen is not None:
+            out.print(
+                f"chosen (→): the best whose gap is, with {100 * settings.confidence:g} % confidence, at "
+                f"most {settings.best:g} on new people: {chosen.allowed}, alpha {chosen.alpha:g}\n"
+            )
+        out.print(self.table())
+        if settings.verbose:
+            for point in self.models.points:
+                out.print(f"\n{point.allowed}, alpha {point.alpha:g}: {point.model.result_}")
+        for note in [*self.notes.general, *(self.notes.fits if settings.verbose else ())]:
+            out.print(note_line(note))
+
+
+def _promise(point: PathPoint) -> str:
+    """Say whether the constraint is satisfied in training; how a fit ended where it had none to satisfy."""
+    satisfied = point.model.result_.satisfied
+    if satisfied is None:
+        return "" if point.unconstrained else str(point.model.result_.status).replace("_", " ")
+    return "kept" if satisfied else "NOT kept"
+
+
+def trace(settings: PathSettings) -> Frontier:
+    """Read, split and encode; fit a model for every gap and penalty; choose."""
+    # Stated before the table is read, so that what no constraint allows raises at once.
+    estimator = build_estimator(settings)
+    prepared = prepare(settings, estimator)
+    notes = Notes(general=[*prepared.notes])
+    # Small groups that were to be merged are one group by now.
+    small_groups = "list" if settings.small_groups == "merge" else settings.small_groups
+    with notes.collecting():
+        models = fit_path(
+            prepared,
+            settings,
+            estimator,
+            notes,
+            scoring=settings.scoring,
+            small_groups=small_groups,
+            name_models=True,
+        )
+        if settings.alphas[0] == AUTO:
+            notes.general.append(chosen_alpha_note(models.points[0].model))
+        with step("measuring gaps"):
+            # Reports of all models are made here and remembered by the path.
+            lines = models.to_frame(settings.confidence)
+        chosen, refusal = None, None
+        if settings.best is not None:
+            try:
+                # Its confidence is that of the choice among all models.
+                model = models.best(settings.best, settings.confidence)
+                chosen = next(point for point in models.points if point.model is model)
+            except InputError as error:
+                refusal = as_options(str(error))
+    return Frontier(settings, prepared, models, lines, chosen, refusal, notes)

@@ -1,0 +1,450 @@
+"""What ``train`` and ``path`` begin with: a table read, split into parts, checked and encoded.
+
+Rows are held as `Samples`: groups are encoded once, before the split, and every part takes its rows there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import platform
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from partialfair.cli.columns import (
+    are_codes,
+    check_group_columns,
+    clusters_of,
+    encode_table_groups,
+    labels_of,
+    positive_label,
+    read_table,
+    weights_of,
+)
+from partialfair.cli.intervals import ANYWHERE, AUTO, RequestedInterval, by_label, interval_among
+from partialfair.cli.options import Models
+from partialfair.cli.output import step
+from partialfair.cli.settings import MAX_GROUPS, FitSettings
+from partialfair.constraints.base import effective_sizes
+from partialfair.data.groups import Groups, enough
+from partialfair.data.intervals import intervals_by_group
+from partialfair.data.samples import Samples, draw_folds, draw_rows
+from partialfair.estimators.base import PartialFairEstimator
+from partialfair.estimators.held_out import explain_folds
+from partialfair.exceptions import InputError
+from partialfair.metrics.evaluation import MERGED, check_comparable
+from partialfair.optimization.problems import Cells
+from partialfair.tables import (
+    Column,
+    GroupColumn,
+    NumberColumn,
+    TableModel,
+    as_text,
+    encode,
+    read_columns,
+    tree_features,
+    unseen_levels,
+)
+from partialfair.training import Automatic, check_groups, group_constraints
+from partialfair.training.result import CHOSEN_IN_TRAINING
+from partialfair.utils.typing import Floats, Ints
+
+TRAINING, HELD_OUT = "training", "held out"
+OUT_OF_FOLD: Literal["out of fold"] = "out of fold"
+"""Parts of the rows; the last, which ``--cv`` evaluates, is all of them."""
+
+_CHOSEN_ON_ALL_ROWS = (
+    "the interval was chosen for its wide gap on all rows, those that models are judged on among them: the "
+    "gap without a constraint looks a little too wide there"
+)
+"""What ``--interval auto`` means for gaps out of fold."""
+
+_WHOLE_GROUPS = (
+    "no --interval was given, so the gap is bounded among everybody, ranks 0–100 %; --interval 0.05 0.30 "
+    "asks it of the contested only, and --interval auto looks for them"
+)
+
+_PACKAGES = ("partialfair", "numpy", "scipy", "scikit-learn", "pandas", "numba", "piqp", "clarabel")
+"""Whose versions a result depends on; of the solvers of quadratic programs one is enough."""
+
+_logger = logging.getLogger("partialfair")
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A table, split and encoded.
+
+    Attributes
+    ----------
+    path, digest
+        The file, and the SHA-256 of its bytes; None of a pipe, which cannot be read again.
+    settings, group_columns
+        What was requested, and the columns that hold the group.
+    interval
+        The interval requested, by labels of groups where it differs by group.
+    labels
+        The two values of the target; the second is the positive one.
+    columns
+        The columns that features are made of, as the training rows show them.
+    parts
+        Rows "training" and, if any, "held out"; or with folds "out of fold", which are the same.
+    unseen
+        Of the rows held out or in folds: their number in the file, from 1, and columns that identify them.
+    folds : (n,)
+        The fold of every row; None without.
+    notes
+        What may surprise.
+    """
+
+    path: Path
+    digest: str | None
+    settings: FitSettings
+    group_columns: tuple[GroupColumn, ...]
+    interval: RequestedInterval
+    labels: tuple[str, str]
+    columns: tuple[Column, ...]
+    parts: dict[str, Samples]
+    unseen: pd.DataFrame
+    folds: Ints | None
+    notes: tuple[str, ...]
+
+    def model(self, classifier: PartialFairEstimator, satisfied: bool | None) -> TableModel:
+        """Return a classifier with the preprocessing of the table."""
+        target, ids = self.settings.target, self.settings.ids
+        return TableModel(target, self.labels, self.columns, self.group_columns, ids, classifier, satisfied)
+
+    def record(self) -> dict[str, Any]:
+        """Return what was predicted from what, and how to do it again, as plain data for JSON."""
+        versions = {"python": platform.python_version()}
+        for name in _PACKAGES:
+            with suppress(PackageNotFoundError):
+                versions[name] = version(name)
+        return {
+            "file": str(self.path),
+            "file_sha256": self.digest,
+            "versions": versions,
+            "target": self.settings.target,
+            "pos_label": self.labels[1],
+            "group_columns": [group.name for group in self.group_columns],
+            "rows": {name: part.n for name, part in self.parts.items()},
+            "split": {
+                "held_out_share": self.settings.share,
+                "within": "each group's positives and negatives",
+                "seed": self.settings.seed,
+                "folds": self.settings.cv,
+                "clusters": self._clusters_record,
+            },
+            "columns": [
+                {"kind": "number" if isinstance(column, NumberColumn) else "categories", **asdict(column)}
+                for column in self.columns
+            ],
+        }
+
+    @property
+    def _clusters_record(self) -> dict[str, Any] | None:
+        """The column of the clusters and their number."""
+        numbers = [part.clusters for part in self.parts.values() if part.clusters is not None]
+        if not numbers:
+            return None
+        return {"column": self.settings.clusters, "n": len(np.unique(np.concatenate(numbers)))}
+
+    def scored(self, scores: dict[str, Floats]) -> pd.DataFrame:
+        """Return the rows not trained on, with scores; ``audit`` reads them."""
+        taken = {str(name) for name in self.unseen.columns}
+        return self.unseen.assign(**{_free_name(name, taken): column for name, column in scores.items()})
+
+    @property
+    def headline(self) -> str:
+        """What is predicted, from what."""
+        n_features = self.parts[TRAINING].X.shape[1]
+        counts = ", ".join(f"{part.n:,} rows {name}" for name, part in self.parts.items())
+        if self.settings.cv is not None:
+            counts = f"{self.parts[TRAINING].n:,} rows in {self.settings.cv} folds"
+        if (clusters := self._clusters_record) is not None:
+            counts += f", {clusters['n']:,} clusters of rows by {clusters['column']}"
+        made = "" if n_features == len(self.columns) else f" ({n_features} features)"
+        return f"{self.settings.target} = {self.labels[1]} from {len(self.columns)} columns{made}; {counts}"
+
+
+def prepare(settings: FitSettings, estimator: PartialFairEstimator) -> Prepared:
+    """Read a table, split its rows, and make features by what the training rows show.
+
+    The estimator gets the interval by labels of groups. What cannot be trained or evaluated raises here.
+    """
+    path = settings.file
+    # Columns that options name; all others are features.
+    used = _used_columns(settings)
+    with step(f"reading {path.name}"):
+        table, _ = read_table(path, used)
+        names = list(dict.fromkeys(settings.group))
+        check_group_columns(table[names], path, settings.missing_groups)
+        group_columns = tuple(
+            GroupColumn(name, are_codes(as_text(table[name].dropna(), strip=False))) for name in names
+        )
+        labels = _as_numbers(labels_of(table[settings.target], path))
+        positive = positive_label(labels, path, settings.pos_label)
+        # Groups are texts, so that they are the same in any kind of file.
+        group_table = pd.DataFrame(
+            {column.name: column.labels(table[column.name]) for column in group_columns}
+        )
+        groups = encode_table_groups(group_table, path, settings.missing_groups, max_groups=MAX_GROUPS)
+        weights = None if settings.weight is None else weights_of(table[settings.weight], group_table, path)
+        clusters = None
+        if settings.clusters is not None:
+            # Numbers, which splits and bootstraps draw.
+            clusters = np.asarray(pd.factorize(clusters_of(table[settings.clusters], path))[0])
+    # Said before any work: a wrong positive label turns all results around.
+    _logger.info("%s", positive.sentence(settings.target))
+    is_positive = (labels == positive.value).to_numpy(dtype=bool)
+    # Features come last: they are made of what the training rows show.
+    rows = Samples(np.empty((len(table), 0)), is_positive, groups, weights, clusters)
+    # Split before small groups are merged: strata are the groups of the table.
+    split, folds = _split(rows, settings)
+    if settings.small_groups == "merge":
+        rows = replace(rows, groups=_merge_small_groups(rows, split[TRAINING], settings))
+    interval = AUTO if settings.interval == AUTO else by_label(settings.interval, rows.groups)
+    estimator.set_params(interval=interval)
+    _check_parts(rows, split, folds, interval, settings, estimator)
+    with step("reading columns"):
+        features = [name for name in map(str, table.columns) if name not in {*used} - {*settings.categories}]
+        columns, notes = read_columns(table, features, split[TRAINING], categories=settings.categories)
+        # No rows where nothing was held out.
+        unseen = next((numbers for part, numbers in split.items() if part != TRAINING), np.arange(0))
+        trees = settings.model != Models.linear
+        # What predictions will meet: on rows held out, else on the training rows themselves.
+        notes += unseen_levels(
+            columns, table.iloc[unseen if len(split) > 1 else split[TRAINING]], for_trees=trees
+        )
+        if trees:
+            numbered = settings.model == Models.xgboost
+            rows = rows.with_features(tree_features(columns, table, numbered_levels=numbered))
+        else:
+            rows = rows.with_features(encode(columns, table))
+    training = rows.take(split[TRAINING])
+    # Rows in folds are the training rows, and not another copy.
+    parts = {
+        part: training if part in (TRAINING, OUT_OF_FOLD) else rows.take(numbers)
+        for part, numbers in split.items()
+    }
+    n_missing = int((rows.groups.codes < 0).sum())
+    missing = [f"{n_missing:,} rows have no group: they count in the loss only"] if n_missing else []
+    # As predictions will write them.
+    text = as_text(labels)
+    return Prepared(
+        path,
+        _digest(path),
+        settings,
+        group_columns,
+        interval,
+        (str(text[~is_positive].iloc[0]), str(text[is_positive].iloc[0])),
+        columns,
+        parts,
+        _identify_rows(table, settings, unseen, folds),
+        folds,
+        (*_choices(settings, folds), *missing, *notes),
+    )
+
+
+def _used_columns(settings: FitSettings) -> list[str]:
+    """Return the columns that options name, refusing one given to two; an id may name the clusters too."""
+    uses: dict[str, tuple[str | None, ...]] = {
+        "--target": (settings.target,),
+        "--group": tuple(settings.group),
+        "--weight": (settings.weight,),
+        "--id": settings.ids,
+        "--drop": settings.drop,
+        "--category": settings.categories,
+        "--clusters": (settings.clusters,),
+    }
+    used = [name for names in uses.values() for name in names if name is not None]
+    for name in used:
+        flags = [flag for flag, names in uses.items() if name in names]
+        if len(flags) > 1 and flags != ["--id", "--clusters"]:
+            raise InputError(f"column {name!r} is given to both {flags[0]} and {flags[1]}")
+    return used
+
+
+def _as_numbers(column: pd.Series) -> pd.Series:
+    """Return labels as numbers if they all are, so that 10 is larger than 9."""
+    codes, different = pd.factorize(column)  # few, and reading every row as a number would hold up Ctrl-C
+    # Of the different values only.
+    numbers = pd.to_numeric(pd.Series(different).astype(str), errors="coerce").to_numpy()
+    if np.isnan(numbers).any():
+        return column
+    return pd.Series(numbers[codes], index=column.index, name=column.name)
+
+
+def _split(rows: Samples, settings: FitSettings) -> tuple[dict[str, Ints], Ints | None]:
+    """Return the rows of every part, and the fold of each row: strata are groups' positives and negatives."""
+    every = np.arange(rows.n)
+    if settings.cv is not None:
+        folds = draw_folds(rows.strata, settings.cv, settings.seed, rows.clusters)
+        return {TRAINING: every, OUT_OF_FOLD: every}, folds
+    if settings.share == 0:
+        return {TRAINING: every}, None
+    held_out = draw_rows(rows.strata, settings.share, settings.seed, rows.clusters)
+    return {TRAINING: np.flatnonzero(~held_out), HELD_OUT: np.flatnonzero(held_out)}, None
+
+
+def _merge_small_groups(rows: Samples, training: Ints, settings: FitSettings) -> Groups:
+    """Return the groups with all that are small in the training rows as one, the last."""
+    groups = rows.groups
+    interval = ANYWHERE if isinstance(settings.interval, str) else settings.interval
+    weights = np.ones(training.size) if rows.weights is None else rows.weights[training]
+    sizes = effective_sizes(Groups(groups.codes[training], groups.labels), weights)
+    small = np.array(
+        [
+            not enough(size * part.measure, settings.min_group_size)
+            for size, part in zip(sizes, intervals_by_group(interval, groups.labels), strict=True)
+        ]
+    )
+    if not small.any():
+        return groups
+    # The other groups keep their labels; rows of small ones get the code after the last.
+    large = [label for label, is_small in zip(groups.labels, small, strict=True) if not is_small]
+    if MERGED in large:
+        raise InputError(f"--small-groups merge makes a group {MERGED!r}, but the data have one of that name")
+    return groups.regroup(np.where(small, len(large), np.cumsum(~small) - 1), (*large, MERGED))
+
+
+def _check_parts(
+    rows: Samples,
+    split: dict[str, Ints],
+    folds: Ints | None,
+    interval: RequestedInterval,
+    settings: FitSettings,
+    estimator: PartialFairEstimator,
+) -> None:
+    """Refuse, before any fit, parts on which no model could be trained or no gap measured."""
+    for part, numbers in split.items():
+        # Rows without weight count as absent.
+        counted = rows.take(numbers).with_weight()
+        # Two groups and two labels in every part, or nothing can be fitted or compared.
+        if (lacking := _lacking(counted)) is None:
+            continue
+        where = f"{numbers.size:,} rows {'for training' if part == TRAINING else part}"
+        if counted.n < numbers.size:
+            raise InputError(
+                f"column {settings.weight!r} gives weight to fewer than two {lacking} in the {where}"
+            )
+        option = f"{settings.share_flag} {settings.share:g}" if folds is None else f"--cv {settings.cv}"
+        raise InputError(f"{option} leaves fewer than two {lacking} in the {where}; change it")
+    # One entry for the model that is saved, one for each fold.
+    fits = list(_training_rows(rows.take(split[TRAINING]), folds))
+    for others in fits[1:]:
+        if (lacking := _lacking(others)) is not None:
+            raise InputError(
+                f"--cv {settings.cv} leaves fewer than two {lacking} to train on without some fold; hold "
+                "rows out instead"
+            )
+    unseen_part = next((part for part in split if part != TRAINING), None)
+    if unseen_part is not None:
+        _check_evaluation(rows.take(split[unseen_part]).with_weight(), unseen_part, interval, settings)
+        if settings.group_terms is not None:
+            _check_known_groups(rows.take(split[unseen_part]).groups, fits, settings)
+    if settings.is_constrained:
+        # Sizes depend on the width of an interval alone, so that one to be chosen may lie anywhere.
+        constraints = [
+            replace(stated, interval=ANYWHERE) if isinstance(stated.interval, Automatic) else stated
+            for stated in estimator._read_constraints()
+        ]
+        for train in fits:
+            # A row is a cell of its own: see `partialfair.optimization.problems`.
+            cells = Cells(
+                np.ones(train.n) if train.weights is None else train.weights, train.groups.codes, train.y
+            )
+            check_groups(group_constraints(constraints, train.groups, cells, estimator.min_group_size))
+
+
+def _training_rows(training: Samples, folds: Ints | None) -> Iterator[Samples]:
+    """Yield the rows with weight that a model is trained on: once, and again without every fold."""
+    yield training.with_weight()
+    for fold in [] if folds is None else np.unique(folds):
+        yield training.take(np.flatnonzero(folds != fold)).with_weight()
+
+
+def _lacking(rows: Samples) -> str | None:
+    """Return what rows have fewer than two of: "groups", "labels", or None."""
+    if len(rows.groups.labels) < 2:
+        return "groups"
+    return "labels" if len(np.unique(rows.y)) < 2 else None
+
+
+def _check_evaluation(rows: Samples, part: str, interval: RequestedInterval, settings: FitSettings) -> None:
+    """Refuse rows not trained on among which fewer than two groups could be evaluated."""
+    if settings.small_groups == "keep":
+        return
+    try:
+        check_comparable(
+            rows.groups,
+            ANYWHERE if interval == AUTO else interval_among(interval, rows.groups),
+            metric=settings.metric,
+            positive=rows.y,
+            sample_weight=rows.weights,
+            clusters=rows.clusters,
+            min_group_size=settings.min_group_size,
+            missing_groups=settings.missing_groups,
+        )
+    except InputError as error:
+        more = f"; or raise {settings.share_flag}" if settings.cv is None else ""
+        raise InputError(f"of the {rows.n:,} rows {part}: {error}{more}") from error
+
+
+def _check_known_groups(groups: Groups, fits: list[Samples], settings: FitSettings) -> None:
+    """Refuse groups that a model with a term for each group could not score."""
+    for train in fits:
+        known = train.groups.labels
+        for label, name in zip(groups.labels, groups.names, strict=True):
+            if label not in known:
+                fewer = f"lower {settings.share_flag}" if settings.cv is None else "leave --cv out"
+                raise InputError(
+                    f"no row of group {name!r} is left for training, and --group-terms needs some; {fewer}"
+                )
+
+
+def _choices(settings: FitSettings, folds: Ints | None) -> list[str]:
+    """Say what out-of-fold figures mean, on which rows an interval is chosen, and where none was given.
+
+    Without an interval whole groups are meant, which is more than most users want.
+    """
+    notes = [] if folds is None else [explain_folds(folds)]
+    if settings.interval == AUTO:
+        notes.append(CHOSEN_IN_TRAINING if folds is None else _CHOSEN_ON_ALL_ROWS)
+    elif settings.requested_interval is None and settings.is_constrained:
+        notes.append(_WHOLE_GROUPS)
+    return notes
+
+
+def _identify_rows(
+    table: pd.DataFrame, settings: FitSettings, rows: Ints, folds: Ints | None
+) -> pd.DataFrame:
+    """Return each row's number in the file, from 1, its fold if any, and the columns that identify it."""
+    optional = [name for name in (settings.weight, settings.clusters) if name is not None]
+    # Each column once: an id may name the clusters, too.
+    names = dict.fromkeys([*settings.ids, *settings.group, settings.target, *optional])
+    frame = table[list(names)].iloc[rows].reset_index(drop=True)
+    frame.insert(0, _free_name("row", set(map(str, frame.columns))), rows + 1)
+    if folds is not None:
+        frame.insert(1, _free_name("fold", set(map(str, frame.columns))), folds[rows] + 1)
+    return frame
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    """Return a name that no column has."""
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _digest(path: Path) -> str | None:
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
