@@ -201,7 +201,7 @@ METRICS: dict[str, Metric] = {
 
 def report_metrics(*others: str) -> list[str]:
     """Return the names of the metrics that reports have by default, and of some others."""
-    return choose_metrics([name for name, metric in METRICS.items() if metric.in_reports or name in others])
+    return choose_metrics([*(name for name, metric in METRICS.items() if metric.in_reports), *others])
 
 
 def choose_metrics(names: Sequence[str] | None) -> list[str]:

@@ -206,7 +206,7 @@ def evaluate_scores(
         n_compared = len(scored) - len(few.get(name, ()))
         reason = metric.missing_inputs(scored, setting)
         omitted[name] = reason or too_few_reason(metric, n_compared, min_group_size)
-    # Of all metrics, since the warnings below are about the labels; but of those asked for in the result.
+    # Warnings are about labels, whichever metrics were asked for; the result is about those metrics alone.
     evaluated = EvaluatedScores(
         scored,
         setting,

@@ -99,10 +99,12 @@ def band_changes(
 
     refuse_lazy(before, "before")
     refuse_lazy(after, "after")
+    n_rows = finite_vector(before, "y_score", ranked=True).size
+    groups = read_groups(sensitive_features, n_rows, missing_groups)
     old, new = (
         band_membership(
             scores,
-            sensitive_features=sensitive_features,
+            sensitive_features=groups,
             interval=interval,
             sample_weight=sample_weight,
             higher_is_better=higher_is_better,
@@ -112,7 +114,6 @@ def band_changes(
     )
     # As they were given, unlike those of check_weights: totals are in their units.
     weights = np.ones(old.size) if sample_weight is None else finite_vector(sample_weight, "sample_weight")
-    groups = read_groups(sensitive_features, old.size, missing_groups)
     known = groups.codes >= 0
 
     def total(membership: Floats) -> Floats:

@@ -63,7 +63,7 @@ from partialfair.exceptions import InputError
 from partialfair.metrics.bounds import Differences, PairFluctuations
 from partialfair.metrics.catalogue import METRICS, Metric, choose_metrics, draw_groups
 from partialfair.metrics.evaluation import EvaluatedScores, evaluate_scores, too_few_reason
-from partialfair.metrics.inputs import ScoredGroups, Setting
+from partialfair.metrics.inputs import ScoredGroups, Setting, read_groups
 from partialfair.metrics.proportions import PairedProportions, estimate_proportions
 from partialfair.metrics.resampling import Resamples
 from partialfair.utils.checks import random_generator, refuse_lazy
@@ -240,6 +240,8 @@ def compare_gaps(
     thresholds = threshold if isinstance(threshold, tuple) else (threshold, threshold)
     if len(thresholds) != 2:
         raise InputError(f"threshold must be one for both models or a pair, not {len(thresholds)}")
+    if n_rows:  # encoded once for both models; without rows, the scores are at fault
+        sensitive_features = read_groups(sensitive_features, n_rows, missing_groups)
     models = []
     for scores, limit in zip((score_a, score_b), thresholds, strict=True):
         evaluated = evaluate_scores(

@@ -378,18 +378,11 @@ def _of_label(group: GroupScores, setting: Setting, label: bool) -> _Proportion:
     influence = slope * mass * (is_selected - whole.rank) + errors
     ends = None
     if setting.gap_scale == "interval":
-        # The mass of labels passed at each rank, from the top: T for any ends follows from it.
-        blocks = tie_ends(group.scores[::-1])
-        passed_rows, passed_labels = (
-            np.concatenate([[0.0], np.cumsum(part[::-1])])[blocks] for part in (mass, mass * has_label)
-        )
         given_ends = has_label * (selected - value * total) / with_label
         n_labeled = _effective_size(
             group, value, given_ends, effective_size(labeled), group.with_label(label)
         )
-        ends = _Ends(
-            group.interval.parts, passed_rows / passed_rows[-1], passed_labels, whole.rank, n_labeled
-        )
+        ends = _label_ends(group, mass, has_label, whole.rank, n_labeled)
     return replace(
         whole,
         value=value,
@@ -399,6 +392,17 @@ def _of_label(group: GroupScores, setting: Setting, label: bool) -> _Proportion:
         influence=None if group.clusters is None else (group.clusters, influence),
         ends=ends,
     )
+
+
+def _label_ends(
+    group: GroupScores, mass: Floats, has_label: npt.NDArray[np.bool_], rank: float, n_labeled: float
+) -> _Ends:
+    """Return the mass of labels passed at each rank, from the top: T for any ends follows from it."""
+    blocks = tie_ends(group.scores[::-1])
+    passed_rows, passed_labels = (
+        np.concatenate([[0.0], np.cumsum(part[::-1])])[blocks] for part in (mass, mass * has_label)
+    )
+    return _Ends(group.interval.parts, passed_rows / passed_rows[-1], passed_labels, rank, n_labeled)
 
 
 def _limits(proportion: Floats, size: Floats, error: float) -> tuple[Floats, Floats]:

@@ -88,9 +88,8 @@ def sweep_scores(groups: Sequence[GroupScores], *, in_intervals: bool = False) -
     """
     all_scores, all_passed = [], []
     for group in groups:
-        first = tie_ends(group.scores)[-2::-1][
-            : group.n
-        ]  # where each block of ties begins, the best block first
+        # Where each block of ties begins, the best block first; an empty group has none.
+        first = tie_ends(group.scores)[-2::-1][: group.n]
         scores, n_above = group.scores[first], group.n - first
         passed = n_above / group.n if group.weights is None else group.above[n_above] / group.above[-1]
         if in_intervals:

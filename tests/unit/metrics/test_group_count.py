@@ -93,3 +93,33 @@ def test_combinations_that_occur_are_counted_not_those_that_could():
     assert [groups.labels[code][0] for code in groups.codes] == values.tolist()
     with pytest.raises(InputError, match=r"column 'a' × column 'b' has 2,500 groups"):
         encode_groups({"a": np.repeat(np.arange(50), 50), "b": np.tile(np.arange(50), 50)})
+
+
+NAMES = RNG.choice(["a", "b", "c"], N)
+OF_THREE_GROUPS = {
+    "statistical parity": lambda given: metrics.partial_statistical_parity_difference(None, SCORES, **given),
+    "equal opportunity": lambda given: metrics.partial_equal_opportunity_difference(
+        Y, SCORES, threshold=0.0, **given
+    ),
+    "inter-group": lambda given: metrics.inter_group_pairwise_difference(Y, SCORES, **given),
+    "report": lambda given: metrics.fairness_report(
+        Y, SCORES, threshold=0.0, random_state=0, **given
+    ).to_frame(),
+    "comparison": lambda given: metrics.compare_gaps(
+        None, SCORES, -SCORES, random_state=0, metrics=["group_auc"], n_resamples=100, **given
+    ).to_frame(),
+    "map": lambda given: metrics.unfairness_map(SCORES, **given).values,
+    "curve": lambda given: metrics.rank_curve(SCORES, **given).ranks,
+    "choice": lambda given: metrics.choose_interval(SCORES, positive_rate=0.2, **given).candidates,
+    "changes": lambda given: metrics.band_changes(SCORES, -SCORES, interval=(0.1, 0.3), **given),
+    "calibration": lambda given: metrics.calibration_by_group(Y, SCORES, **given).to_frame(),
+}
+
+
+@pytest.mark.parametrize("call", OF_THREE_GROUPS.values(), ids=OF_THREE_GROUPS)
+def test_groups_that_are_encoded_are_not_encoded_again(call, monkeypatch):
+    expected = call({"sensitive_features": NAMES})
+    groups = encode_groups(NAMES)
+    monkeypatch.setattr("partialfair.metrics.inputs.encode_groups", None)
+    found = call({"sensitive_features": groups})
+    np.testing.assert_array_equal(np.asarray(found, dtype=str), np.asarray(expected, dtype=str))  # nan is nan
