@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from partialfair.optimization.models.blocks import ArrowMatrix, BlockMatrix
-from partialfair.optimization.models.limited import _PAIRS, AbsoluteHessian, Diagonal, LimitedMemory
+from partialfair.optimization.models.limited import SETTINGS, AbsoluteHessian, Diagonal, LimitedMemory
 
 
 def pairs_of(hessian, n_pairs, seed):
@@ -67,7 +67,7 @@ def recursion(matrix, steps, changes):
     return dense
 
 
-@pytest.mark.parametrize("n_pairs", [0, 1, 5, _PAIRS + 3])
+@pytest.mark.parametrize("n_pairs", [0, 1, 5, SETTINGS.n_pairs + 3])
 @pytest.mark.parametrize("base", [Diagonal(np.linspace(0, 1, 12), 0.5), AbsoluteHessian.of(some_arrow(1))])
 def test_it_is_what_bfgs_makes_of_the_pairs(base, n_pairs):
     rng = np.random.default_rng(0)
@@ -77,7 +77,7 @@ def test_it_is_what_bfgs_makes_of_the_pairs(base, n_pairs):
     memory = LimitedMemory.start(base, n)
     for step, change in pairs_of(hessian, n_pairs, 1):
         memory = memory.updated(step, change)
-    assert memory.steps.shape[1] == min(n_pairs, _PAIRS)
+    assert memory.steps.shape[1] == min(n_pairs, SETTINGS.n_pairs)
     dense = recursion(memory, memory.steps, memory.changes)
     assert np.array([memory @ unit for unit in np.eye(n)]) == pytest.approx(dense, abs=1e-8)
     right = rng.normal(size=(n, 3))
