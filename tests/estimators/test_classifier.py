@@ -488,7 +488,7 @@ def test_named_solvers_agree_where_they_should(people):
 
 
 def test_models_too_wide_for_a_hessian_are_fitted_by_their_last_steps(people, monkeypatch):
-    settings = {"surrogate": "rounded_ramp", "solver": MultiStartSQP(find_largest_block=1), "max_iter": None}
+    settings = {"surrogate": "rounded_ramp", "solver": MultiStartSQP(largest_block=1), "max_iter": None}
     narrow = quick(surrogate="rounded_ramp", max_iter=None).fit(
         people.X, people.y, sensitive_features=people.groups
     )
