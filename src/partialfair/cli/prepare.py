@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -32,6 +32,7 @@ from partialfair.cli.intervals import ANYWHERE, AUTO, RequestedInterval, by_labe
 from partialfair.cli.options import Models
 from partialfair.cli.output import step
 from partialfair.cli.settings import MAX_GROUPS, FitSettings
+from partialfair.constraints import Constraint
 from partialfair.constraints.base import effective_sizes
 from partialfair.data.groups import Groups, enough
 from partialfair.data.intervals import intervals_by_group
@@ -52,7 +53,7 @@ from partialfair.tables import (
     tree_features,
     unseen_levels,
 )
-from partialfair.training import Automatic, check_groups, group_constraints
+from partialfair.training import check_groups, group_constraints
 from partialfair.training.result import CHOSEN_IN_TRAINING
 from partialfair.utils.typing import Floats, Ints
 
@@ -179,6 +180,8 @@ def prepare(settings: FitSettings, estimator: PartialFairEstimator) -> Prepared:
     The estimator gets the interval by labels of groups. What cannot be trained or evaluated raises here.
     """
     path = settings.file
+    # Read first: what no constraint allows raises before any file is opened.
+    constraints = estimator._read_constraints() if settings.is_constrained else ()
     # Columns that options name; all others are features.
     used = _used_columns(settings)
     with step(f"reading {path.name}"):
@@ -211,7 +214,7 @@ def prepare(settings: FitSettings, estimator: PartialFairEstimator) -> Prepared:
         rows = replace(rows, groups=_merge_small_groups(rows, split[TRAINING], settings))
     interval = AUTO if settings.interval == AUTO else by_label(settings.interval, rows.groups)
     estimator.set_params(interval=interval)
-    _check_parts(rows, split, folds, interval, settings, estimator)
+    _check_parts(rows, split, folds, interval, settings, constraints)
     with step("reading columns"):
         features = [name for name in map(str, table.columns) if name not in {*used} - {*settings.categories}]
         columns, notes = read_columns(table, features, split[TRAINING], categories=settings.categories)
@@ -320,7 +323,7 @@ def _check_parts(
     folds: Ints | None,
     interval: RequestedInterval,
     settings: FitSettings,
-    estimator: PartialFairEstimator,
+    constraints: Sequence[Constraint],
 ) -> None:
     """Refuse, before any fit, parts on which no model could be trained or no gap measured."""
     for part, numbers in split.items():
@@ -349,18 +352,13 @@ def _check_parts(
         _check_evaluation(rows.take(split[unseen_part]).with_weight(), unseen_part, interval, settings)
         if settings.group_terms is not None:
             _check_known_groups(rows.take(split[unseen_part]).groups, fits, settings)
-    if settings.is_constrained:
-        # Sizes depend on the width of an interval alone, so that one to be chosen may lie anywhere.
-        constraints = [
-            replace(stated, interval=ANYWHERE) if isinstance(stated.interval, Automatic) else stated
-            for stated in estimator._read_constraints()
-        ]
-        for train in fits:
-            # A row is a cell of its own: see `partialfair.optimization.problems`.
-            cells = Cells(
-                np.ones(train.n) if train.weights is None else train.weights, train.groups.codes, train.y
-            )
-            check_groups(group_constraints(constraints, train.groups, cells, estimator.min_group_size))
+    # Sizes depend on the width of an interval alone, so that one to be chosen may lie anywhere.
+    placed = [replace(stated, interval=ANYWHERE if interval == AUTO else interval) for stated in constraints]
+    for train in fits if constraints else ():
+        weights = np.ones(train.n) if train.weights is None else train.weights
+        # A row is a cell of its own: see `partialfair.optimization.problems`.
+        cells = Cells(weights, train.groups.codes, train.y)
+        check_groups(group_constraints(placed, train.groups, cells, settings.constrained_size))
 
 
 def _training_rows(training: Samples, folds: Ints | None) -> Iterator[Samples]:

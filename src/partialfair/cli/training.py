@@ -65,7 +65,6 @@ def build_estimator(settings: FitSettings) -> PartialFairEstimator:
         from partialfair.trees import PartialFairTrees
 
         estimator = PartialFairTrees(_base_estimator(settings.model, settings.seed), constraint, **stated)
-    estimator._read_constraints()  # refuses what no constraint allows, before any file is read
     return estimator
 
 
