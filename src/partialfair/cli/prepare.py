@@ -31,7 +31,7 @@ from partialfair.cli.columns import (
 from partialfair.cli.intervals import ANYWHERE, AUTO, RequestedInterval, by_label, interval_among
 from partialfair.cli.options import Models
 from partialfair.cli.output import step
-from partialfair.cli.settings import MAX_GROUPS, FitSettings
+from partialfair.cli.settings import MAX_GROUPS, TableFitSettings
 from partialfair.constraints import Constraint
 from partialfair.constraints.base import effective_sizes
 from partialfair.data.groups import Groups, enough
@@ -106,7 +106,7 @@ class Prepared:
 
     path: Path
     digest: str | None
-    settings: FitSettings
+    settings: TableFitSettings
     group_columns: tuple[GroupColumn, ...]
     interval: RequestedInterval
     labels: tuple[str, str]
@@ -174,7 +174,7 @@ class Prepared:
         return f"{self.settings.target} = {self.labels[1]} from {len(self.columns)} columns{made}; {counts}"
 
 
-def prepare(settings: FitSettings, estimator: PartialFairEstimator) -> Prepared:
+def prepare(settings: TableFitSettings, estimator: PartialFairEstimator) -> Prepared:
     """Read a table, split its rows, and make features by what the training rows show.
 
     The estimator gets the interval by labels of groups. What cannot be trained or evaluated raises here.
@@ -255,7 +255,7 @@ def prepare(settings: FitSettings, estimator: PartialFairEstimator) -> Prepared:
     )
 
 
-def _used_columns(settings: FitSettings) -> list[str]:
+def _used_columns(settings: TableFitSettings) -> list[str]:
     """Return the columns that options name, refusing one given to two; an id may name the clusters too."""
     uses: dict[str, tuple[str | None, ...]] = {
         "--target": (settings.target,),
@@ -284,7 +284,7 @@ def _as_numbers(column: pd.Series) -> pd.Series:
     return pd.Series(numbers[codes], index=column.index, name=column.name)
 
 
-def _split(rows: Samples, settings: FitSettings) -> tuple[dict[str, Ints], Ints | None]:
+def _split(rows: Samples, settings: TableFitSettings) -> tuple[dict[str, Ints], Ints | None]:
     """Return the rows of every part, and the fold of each row: strata are groups' positives and negatives."""
     every = np.arange(rows.n)
     if settings.cv is not None:
@@ -296,7 +296,7 @@ def _split(rows: Samples, settings: FitSettings) -> tuple[dict[str, Ints], Ints 
     return {TRAINING: np.flatnonzero(~held_out), HELD_OUT: np.flatnonzero(held_out)}, None
 
 
-def _merge_small_groups(rows: Samples, training: Ints, settings: FitSettings) -> Groups:
+def _merge_small_groups(rows: Samples, training: Ints, settings: TableFitSettings) -> Groups:
     """Return the groups with all that are small in the training rows as one, the last."""
     groups = rows.groups
     interval = ANYWHERE if isinstance(settings.interval, str) else settings.interval
@@ -322,7 +322,7 @@ def _check_parts(
     split: dict[str, Ints],
     folds: Ints | None,
     interval: RequestedInterval,
-    settings: FitSettings,
+    settings: TableFitSettings,
     constraints: Sequence[Constraint],
 ) -> None:
     """Refuse, before any fit, parts on which no model could be trained or no gap measured."""
@@ -375,7 +375,9 @@ def _lacking(rows: Samples) -> str | None:
     return "labels" if len(np.unique(rows.y)) < 2 else None
 
 
-def _check_evaluation(rows: Samples, part: str, interval: RequestedInterval, settings: FitSettings) -> None:
+def _check_evaluation(
+    rows: Samples, part: str, interval: RequestedInterval, settings: TableFitSettings
+) -> None:
     """Refuse rows not trained on among which fewer than two groups could be evaluated."""
     if settings.small_groups == "keep":
         return
@@ -395,7 +397,7 @@ def _check_evaluation(rows: Samples, part: str, interval: RequestedInterval, set
         raise InputError(f"of the {rows.n:,} rows {part}: {error}{more}") from error
 
 
-def _check_known_groups(groups: Groups, fits: list[Samples], settings: FitSettings) -> None:
+def _check_known_groups(groups: Groups, fits: list[Samples], settings: TableFitSettings) -> None:
     """Refuse groups that a model with a term for each group could not score."""
     for train in fits:
         known = train.groups.labels
@@ -407,7 +409,7 @@ def _check_known_groups(groups: Groups, fits: list[Samples], settings: FitSettin
                 )
 
 
-def _choices(settings: FitSettings, folds: Ints | None) -> list[str]:
+def _choices(settings: TableFitSettings, folds: Ints | None) -> list[str]:
     """Say what out-of-fold figures mean, on which rows an interval is chosen, and where none was given.
 
     Without an interval whole groups are meant, which is more than most users want.
@@ -421,7 +423,7 @@ def _choices(settings: FitSettings, folds: Ints | None) -> list[str]:
 
 
 def _identify_rows(
-    table: pd.DataFrame, settings: FitSettings, rows: Ints, folds: Ints | None
+    table: pd.DataFrame, settings: TableFitSettings, rows: Ints, folds: Ints | None
 ) -> pd.DataFrame:
     """Return each row's number in the file, from 1, its fold if any, and the columns that identify it."""
     optional = [name for name in (settings.weight, settings.clusters) if name is not None]

@@ -745,7 +745,7 @@ class PathSettings(ModelSettings):
         }
 
 
-FitSettings: TypeAlias = TrainSettings | PathSettings
+TableFitSettings: TypeAlias = TrainSettings | PathSettings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -22,6 +22,7 @@ from partialfair.cli.training import Notes, build_estimator, fit_path, fit_popul
 from partialfair.data.groups import group_name
 from partialfair.data.samples import Samples
 from partialfair.estimators import FitResult
+from partialfair.estimators.base import PartialFairEstimator
 from partialfair.exceptions import IdleThresholdWarning, InputError
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.map import groups_curve
@@ -98,44 +99,18 @@ def train(settings: TrainSettings, gate: Gate | None = None) -> TrainReport:
     notes = Notes(general=[*prepared.notes])
     if settings.population:
         notes.general.append(_CHOSEN_ON_HELD_OUT_ROWS)
-    scores_out_of_fold: dict[str, Floats] = {}
     with notes.collecting():
-        models: dict[str, Any] = {}
-        if settings.population:
-            models[_WITHOUT], models[_WITH] = fit_population(prepared, settings, estimator)
-        # A path of one limit: the unconstrained model, then the constrained one.
-        elif settings.is_constrained:
-            points = fit_path(prepared, settings, estimator, notes, small_groups="keep").points
-            named = {_WITHOUT: points[0], _WITH: points[-1]}
-        else:
-            named = {"without a constraint": fit_unconstrained(prepared, settings, estimator)}
-        if not models:
-            models = {name: point.model for name, point in named.items()}
-            scores_out_of_fold = {name: point.scores for name, point in named.items()}
-            notes.general += _fold_notes(list(named.values())[-1].fold_models)
-        # The constrained model is the last one, and the one that is saved.
-        saved_name, saved = list(models.items())[-1]
+        fitted = _fit_models(prepared, settings, estimator, notes)
+        saved = fitted[-1].model
         # The fit knows which interval "auto" chose.
         interval: Any = prepared.interval
         if interval == AUTO:
             interval = saved.result_.constraints[0].interval
-        # Every model on every part, the training rows first; the last evaluation counts.
-        evaluations = {}
-        for name, model in models.items():
-            for part, part_rows in prepared.parts.items():
-                # Out of fold every row has the score of a model that has not seen it.
-                if part == OUT_OF_FOLD:
-                    scores = scores_out_of_fold[name]
-                else:
-                    scores = model.decision_function(part_rows.X, part_rows.groups)
-                # Notes are about the model and rows that count, and about the threshold if the constraint is.
-                counts = name == saved_name and part == list(prepared.parts)[-1]
-                with step(f"measuring {part_rows.n:,} scores: {part}, {name}"), warnings.catch_warnings():
-                    if not counts:
-                        warnings.simplefilter("ignore")
-                    if not settings.is_at_threshold:
-                        warnings.simplefilter("ignore", IdleThresholdWarning)
-                    evaluations[name, part] = _evaluate_part(part_rows, scores, interval, settings, gate)
+        evaluations = {
+            (each.name, part): _evaluate_part(each, part, prepared, interval, gate, counts=each is fitted[-1])
+            for each in fitted
+            for part in prepared.parts
+        }
     if settings.alphas[0] == AUTO:
         notes.general.append(chosen_alpha_note(saved))
     notes.general += _calibration_notes(saved, prepared)
@@ -150,33 +125,71 @@ def chosen_alpha_note(model: Any) -> str:
     return f"alpha {model.alpha_:g} was chosen, by loss and gap on training rows that no leaf was grown on"
 
 
-def _fold_notes(models: tuple[Any, ...]) -> list[str]:
-    """Say in how many folds the constraint is not satisfied in training."""
-    n_broken = sum(model.result_.satisfied is False for model in models)
-    # Satisfied, or without a constraint, whose models say None.
-    if not n_broken:
-        return []
-    return [f"in {n_broken} of {len(models)} folds no model was found that keeps the promise in training"]
+class _Fitted(NamedTuple):
+    """A model by its name, with its scores of rows that it has not seen, where these are out of fold."""
+
+    name: str
+    model: Any
+    out_of_fold: Floats | None = None
+
+
+def _fit_models(
+    prepared: Prepared, settings: TrainSettings, estimator: PartialFairEstimator, notes: Notes
+) -> list[_Fitted]:
+    """Fit the unconstrained model and, if there is a constraint, the one that is saved, the last."""
+    if settings.population:
+        unconstrained, constrained = fit_population(prepared, settings, estimator)
+        return [_Fitted(_WITHOUT, unconstrained), _Fitted(_WITH, constrained)]
+    if settings.is_constrained:
+        # A path of one limit.
+        points = fit_path(prepared, settings, estimator, notes, small_groups="keep").points
+        named = {_WITHOUT: points[0], _WITH: points[-1]}
+    else:
+        named = {"without a constraint": fit_unconstrained(prepared, settings, estimator)}
+    fold_models = list(named.values())[-1].fold_models
+    n_broken = sum(model.result_.satisfied is False for model in fold_models)
+    if n_broken:
+        notes.general.append(
+            f"in {n_broken} of {len(fold_models)} folds no model was found that keeps the promise in training"
+        )
+    return [_Fitted(name, point.model, point.scores) for name, point in named.items()]
 
 
 def _evaluate_part(
-    rows: Samples, scores: Floats, interval: IntervalLike, settings: TrainSettings, gate: Gate | None
+    fitted: _Fitted,
+    part: str,
+    prepared: Prepared,
+    interval: IntervalLike,
+    gate: Gate | None,
+    *,
+    counts: bool,
 ) -> Evaluation:
-    evaluation = evaluate(
-        settings,
-        scores,
-        rows.groups,
-        interval=interval_among(interval, rows.groups),
-        labels=rows.y,
-        positive=True,
-        threshold=0.0,  # where decisions are made
-        rank_within=settings.rank_within,
-        weights=rows.weights,
-        clusters=rows.clusters,
-        # Small groups of prepared rows that were to be merged are one group already.
-        small_groups="list" if settings.small_groups == "merge" else None,
-        also={settings.metric, settings.metric if gate is None else gate.metric},
-    )
+    """Evaluate a model on a part of the rows; warnings are about the model that counts, on the last part."""
+    rows: Samples = prepared.parts[part]
+    settings = prepared.settings
+    with step(f"measuring {rows.n:,} scores: {part}, {fitted.name}"), warnings.catch_warnings():
+        if not counts or part != list(prepared.parts)[-1]:
+            warnings.simplefilter("ignore")
+        if not settings.is_at_threshold:
+            warnings.simplefilter("ignore", IdleThresholdWarning)
+        scores = fitted.out_of_fold
+        if part != OUT_OF_FOLD or scores is None:
+            scores = fitted.model.decision_function(rows.X, rows.groups)
+        evaluation = evaluate(
+            settings,
+            scores,
+            rows.groups,
+            interval=interval_among(interval, rows.groups),
+            labels=rows.y,
+            positive=True,
+            threshold=0.0,  # where decisions are made
+            rank_within=settings.rank_within,
+            weights=rows.weights,
+            clusters=rows.clusters,
+            # Small groups of prepared rows that were to be merged are one group already.
+            small_groups="list" if settings.small_groups == "merge" else None,
+            also={settings.metric, settings.metric if gate is None else gate.metric},
+        )
     return replace(
         evaluation,
         accuracy=float(accuracy_score(rows.y, scores > 0, sample_weight=rows.weights)),

@@ -19,7 +19,7 @@ from partialfair.cli.intervals import AUTO
 from partialfair.cli.options import Models
 from partialfair.cli.output import as_options, step
 from partialfair.cli.prepare import HELD_OUT, TRAINING, Prepared
-from partialfair.cli.settings import FitSettings, TrainSettings
+from partialfair.cli.settings import TableFitSettings, TrainSettings
 from partialfair.data.samples import Samples
 from partialfair.estimators.base import PartialFairEstimator
 from partialfair.estimators.held_out import HeldOut, OutOfFold
@@ -37,7 +37,7 @@ _TREES, _LEAVES, _LEARNING_RATE = 500, 8, 0.1
 a9a at a training gap of .1, 60 trees of 8 leaves had a test accuracy of .827, 300 of 31 one of .818."""
 
 
-def build_estimator(settings: FitSettings) -> PartialFairEstimator:
+def build_estimator(settings: TableFitSettings) -> PartialFairEstimator:
     """Return the estimator of ``--model`` with the constraint; interval and limit may be set later.
 
     Without a constraint it states the one that the model is evaluated by; only its unconstrained model is
@@ -125,7 +125,7 @@ class Notes:
 
 def fit_path(
     prepared: Prepared,
-    settings: FitSettings,
+    settings: TableFitSettings,
     estimator: PartialFairEstimator,
     notes: Notes,
     *,
@@ -224,7 +224,7 @@ def fit_population(
 
 @contextmanager
 def _progress(
-    n_models: int, rows: Samples, settings: FitSettings
+    n_models: int, rows: Samples, settings: TableFitSettings
 ) -> Iterator[tuple[Callable[[Record], None], Callable[[PathPoint], None]]]:
     """Show which model is being fitted; yield what to call with every step and every finished model."""
     n_done = 0

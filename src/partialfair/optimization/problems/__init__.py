@@ -1,7 +1,7 @@
 """Problems, as reductions over rows of data; certificates of points and the theory's constants."""
 
 from partialfair.optimization.problems.certificate import Certificate, certify
-from partialfair.optimization.problems.constrained import Evaluation, Problem, ProblemPoint
+from partialfair.optimization.problems.constrained import PointValues, Problem, ProblemPoint
 from partialfair.optimization.problems.domains import Ball, Box, Domain, WholeSpace
 from partialfair.optimization.problems.ranks import Cells, Counts, SortedRanks, WeightedScores
 from partialfair.optimization.problems.rows import (
@@ -25,9 +25,9 @@ __all__ = [
     "Certificate",
     "Counts",
     "Domain",
-    "Evaluation",
     "InMemoryData",
     "InMemoryRows",
+    "PointValues",
     "Problem",
     "ProblemConstants",
     "ProblemPoint",

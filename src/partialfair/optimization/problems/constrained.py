@@ -65,7 +65,7 @@ SETTINGS = ProblemSettings()
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
+class PointValues:
     """Objective and constraints at a point: ``f_0(x)`` and all ``f_i(x)``, which should be ≤ 0."""
 
     objective: float
@@ -251,10 +251,10 @@ class Problem:
         """Return the oracles of f_0, ..., f_m at x."""
         return ProblemPoint(self, x)
 
-    def evaluate(self, x: Floats) -> Evaluation:
+    def evaluate(self, x: Floats) -> PointValues:
         """Return objective and constraints at x."""
         point = self.at(x)
-        return Evaluation(point.objective, point.constraints)
+        return PointValues(point.objective, point.constraints)
 
     @property
     def enough_rows(self) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize
 
-from partialfair.optimization.problems import Domain, Evaluation, Problem, ProblemPoint
+from partialfair.optimization.problems import Domain, PointValues, Problem, ProblemPoint
 from partialfair.optimization.solvers.result import Callback, Result, Run, Solver, unconstrained_start
 from partialfair.optimization.solvers.status import Status
 from partialfair.utils.checks import check_count, check_number
@@ -106,7 +106,7 @@ class AugmentedLagrangian(Solver):
                 moved = not np.array_equal(minimum.x, x)
                 x = np.asarray(minimum.x) if moved else _downhill(augmented, x, problem.domain)
                 point = problem.at(x)
-                run.record(k + 1, x, Evaluation(point.objective, point.constraints))
+                run.record(k + 1, x, PointValues(point.objective, point.constraints))
                 # λ ← max(0, λ + ρ f): with these the Lagrangian's gradient is that of the augmented one.
                 multipliers = augmented.multipliers_at(point)
                 if _residual(point, multipliers) <= self.tol:

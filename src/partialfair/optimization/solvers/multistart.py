@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from partialfair.optimization.models.limited import Diagonal, LimitedMemory
-from partialfair.optimization.problems import Capability, Evaluation, Problem, certify
+from partialfair.optimization.problems import Capability, PointValues, Problem, certify
 from partialfair.optimization.solvers.descent import DESCENT, SECOND_ORDER, Descent, Point, RememberedHessian
 from partialfair.optimization.solvers.newton import EXPECTED_CURVATURE, Newton
 from partialfair.optimization.solvers.result import Callback, Ended, Result, Run, Solver, unconstrained_start
@@ -168,7 +168,7 @@ class MultiStartSQP(Solver):
                 return ending
             # One path may have arrived before the steps ran out.
             best = min(arrived, key=lambda at: at.objective)
-            run.record(exploration.steps, best.x, Evaluation(best.objective, best.constraints))
+            run.record(exploration.steps, best.x, PointValues(best.objective, best.constraints))
             return Status.CONVERGED
 
         return run.follow(problem.domain.project(start), algorithm)
@@ -329,7 +329,7 @@ class _Exploration:
             return Status.STALLED
         x = self.run.best.x
         at = self.problem.at(x)  # another path may have come last, and the last point is the answer
-        self.run.record(self.steps, x, Evaluation(at.objective, at.constraints))
+        self.run.record(self.steps, x, PointValues(at.objective, at.constraints))
         inner = NewtonSteps(epsilon=0.1 * self.tol)
         while not self._is_certified(x):
             following = inner.solve(self.problem.linearise(x, mu=SETTINGS.mu), x)  # Alg. 1, line 3
@@ -349,6 +349,6 @@ class _Exploration:
         """Count a step, and write it down, unless it is on a sample."""
         self.steps += 1
         if self.problem is self.run.problem:
-            self.run.record(self.steps, at.x, Evaluation(at.objective, at.constraints))
+            self.run.record(self.steps, at.x, PointValues(at.objective, at.constraints))
         if self.steps >= self.max_steps:
             raise Ended(Status.MAX_ITER)

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
 from partialfair.exceptions import InputError
-from partialfair.optimization.problems import Capability, Evaluation, Problem, ProblemPoint, WholeSpace
+from partialfair.optimization.problems import Capability, PointValues, Problem, ProblemPoint, WholeSpace
 from partialfair.optimization.problems.elastic import ElasticModel, StepBounds
 from partialfair.optimization.problems.local import no_kinks
 from partialfair.optimization.solvers.descent import DESCENT
@@ -136,7 +136,7 @@ class Newton(Solver):
             if following is None:
                 return Status.STALLED
             at = following
-            run.record(k + 1, at.x, Evaluation(at.objective, at.constraints))
+            run.record(k + 1, at.x, PointValues(at.objective, at.constraints))
         return Status.MAX_ITER
 
     def _conjugate(self, problem: Problem, start: Floats, run: Run) -> Status:
@@ -158,7 +158,7 @@ class Newton(Solver):
 
         def record(intermediate_result: OptimizeResult) -> None:
             here = at(np.asarray(intermediate_result.x))
-            run.record(len(run.history), here.x, Evaluation(here.objective, here.constraints))
+            run.record(len(run.history), here.x, PointValues(here.objective, here.constraints))
             if _stationarity(here) <= self.tol:
                 raise StopIteration
 

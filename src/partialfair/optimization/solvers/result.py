@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
-from partialfair.optimization.problems import Capability, Evaluation, Problem
+from partialfair.optimization.problems import Capability, PointValues, Problem
 from partialfair.optimization.problems.rows import check_capabilities
 from partialfair.optimization.solvers.status import Status, decide_status
 from partialfair.utils.clock import (
@@ -187,7 +187,7 @@ class Seen(NamedTuple):
     """A point that a solver has been at, and whether it is feasible up to the solver's tolerance."""
 
     x: Floats
-    evaluation: Evaluation
+    evaluation: PointValues
     feasible: bool
 
     def better_than(self, other: Seen | None) -> bool:
@@ -266,7 +266,7 @@ class Run:
                 self._remember(0, start, None)
         return self.result(status)
 
-    def record(self, step: int, x: Floats, known: Evaluation | None = None) -> None:
+    def record(self, step: int, x: Floats, known: PointValues | None = None) -> None:
         """Evaluate a point, unless that is known, and remember it if it is the best; or end the run."""
         with self.off_the_clock():
             line, best = self._remember(step, x, known)
@@ -274,7 +274,7 @@ class Run:
                 raise Ended(Status.STOPPED)
         check_clock()
 
-    def _remember(self, step: int, x: Floats, known: Evaluation | None) -> tuple[Record, Floats]:
+    def _remember(self, step: int, x: Floats, known: PointValues | None) -> tuple[Record, Floats]:
         """Add a point to the history; return its line and the best point so far."""
         with ignore_deadline():  # a point that was reached in time counts
             evaluation = self.problem.evaluate(x) if known is None else known

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from partialfair.optimization.problems import Capability, Evaluation, Problem, Subproblem
+from partialfair.optimization.problems import Capability, PointValues, Problem, Subproblem
 from partialfair.optimization.solvers.descent import SECOND_ORDER, Descent, Point
 from partialfair.optimization.solvers.result import Callback, Result, Run, Solver
 from partialfair.optimization.solvers.status import Status
@@ -64,7 +64,7 @@ class SQP(Solver):
                 if following is None:  # stationary, or no step of any length helps
                     return Status.CONVERGED if descent.residual <= self.tol else Status.STALLED
                 at = following
-                run.record(k + 1, at.x, Evaluation(at.objective, at.constraints))
+                run.record(k + 1, at.x, PointValues(at.objective, at.constraints))
             return Status.MAX_ITER
 
         return run.follow(problem.domain.project(start), algorithm)
