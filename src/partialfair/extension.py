@@ -1,7 +1,7 @@
 """Offers what packages that extend partialfair import besides its documented modules.
 
 A constraint, a solver, a data set or a subcommand of another distribution is written with these names; see
-CONTRIBUTING.md. They are listed once, in the stub beside this file, as lazy loaders of other packages do
+CONTRIBUTING.md. They are listed once, in the stub next to this file, as lazy loaders of other packages do
 (SPEC 1): type checkers follow its imports, and here they are done on first use (PEP 562), so that the help of
 a command waits for no package of numbers.
 """

@@ -3,10 +3,12 @@
 import pickle
 import re
 import warnings
+from datetime import date
 
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from scipy import sparse
 from sklearn.base import clone
@@ -17,7 +19,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from partialfair import PartialFairClassifier
 from partialfair.constraints import DemographicParity, StatisticalParity
 from partialfair.data.categoricals import CategoricalCodes
-from partialfair.exceptions import SurrogateWarning
+from partialfair.exceptions import InputError, SurrogateWarning
 from partialfair.metrics import (
     partial_demographic_parity_difference,
     partial_statistical_parity_difference,
@@ -207,13 +209,25 @@ def test_integer_codes_are_one_hot_features(people):
 def test_sensitive_columns_are_read_and_dropped(people):
     expected = quick().fit(people.X, people.y, sensitive_features=people.groups)
     frames = [(people.frame, "sex"), (people.frame, ["sex"]), (people.frame, 1), (people.frame, -2)]
-    frames += [(pl.from_pandas(people.frame), "sex"), (people.numeric.to_numpy(dtype=float), 1)]
+    frames += [(pl.from_pandas(people.frame), "sex"), (pa.Table.from_pandas(people.frame), ["sex"])]
+    frames += [(people.numeric.to_numpy(dtype=float), 1)]
     frames += [(sparse.csr_matrix(people.numeric.to_numpy(dtype=float)), [1])]
     for frame, columns in frames:
         clf = quick(sensitive_columns=columns).fit(frame, people.y)
         assert clf.coef_ == pytest.approx(expected.coef_)
         assert clf.n_features_in_ == 3
         assert (clf.predict(frame) == expected.predict(people.X)).all()
+
+
+def test_columns_of_arrow_are_known_by_name(people):
+    table = pa.Table.from_pandas(people.frame)
+    with pytest.raises(InputError, match="column 'job' of X holds 'clerk', which is not a number"):
+        quick(sensitive_columns="sex").fit(table.append_column("job", [["clerk"] * len(table)]), people.y)
+    dated = table.append_column("day", [[date(2020, 1, 1)] * len(table)])
+    with pytest.raises(InputError, match=r"column 'day' of X holds dates or times \(2020-01-01\)"):
+        quick(sensitive_columns="sex").fit(dated, people.y)
+    with pytest.raises(InputError, match="'gender', which is not a column of X; it has 'merit', 'sex'"):
+        quick(sensitive_columns="gender").fit(table, people.y)
 
 
 def test_sensitive_columns_serve_group_terms_at_prediction(people):

@@ -195,6 +195,16 @@ def _check_lengths(lengths: set[int], n_rows: int | None, rows_of: str) -> None:
         raise InputError(f"sensitive_features has {given} rows, {expected}")
 
 
+def column_names(table: ArrayLike) -> list[Any] | None:
+    """Return the names of the columns of a frame, None of what is not one.
+
+    Frames of pandas and polars, and tables of Arrow, whose ``columns`` are the values, have columns by name.
+    """
+    if not (hasattr(table, "columns") and hasattr(table, "__getitem__")):
+        return None
+    return list(getattr(table, "column_names", table.columns))
+
+
 def _columns(features: ArrayLike) -> list[tuple[str, ArrayLike]]:
     """Name and split the columns of whatever was given."""
     if features is None:
@@ -204,8 +214,7 @@ def _columns(features: ArrayLike) -> list[tuple[str, ArrayLike]]:
         raise InputError(f"sensitive_features must hold one group per row, not the name {features!r}")
     if isinstance(features, Mapping):
         columns = [(f"column {name!r}", column) for name, column in features.items()]
-    elif hasattr(features, "columns") and hasattr(features, "__getitem__"):  # frames, and Arrow tables
-        names = list(getattr(features, "column_names", features.columns))
+    elif (names := column_names(features)) is not None:
         if len(set(names)) < len(names):
             raise InputError(f"sensitive_features has several columns of one name: {names}")
         columns = [(f"column {name!r}", features[name]) for name in names]

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from partialfair.constraints import Constraint
 from partialfair.data.categoricals import CategoricalCodes
-from partialfair.data.groups import Groups, encode_groups, group_name
+from partialfair.data.groups import Groups, column_names, encode_groups, group_name
 from partialfair.data.samples import Features, Samples, n_rows_of
 from partialfair.exceptions import InputError, InputTypeError
 from partialfair.metrics.inputs import cluster_codes
@@ -197,10 +197,7 @@ def read_groups(
 
 def names_of(source: ArrayLike | None) -> tuple[Any, ...]:
     """Return the names of the columns that are crossed, if there are several and they have names."""
-    if isinstance(source, Mapping):
-        names = tuple(source)
-    else:
-        names = tuple(getattr(source, "column_names", getattr(source, "columns", ())))
+    names = tuple(source) if isinstance(source, Mapping) else tuple(column_names(source) or ())
     return names if len(names) > 1 else ()
 
 
@@ -270,8 +267,8 @@ def check_labels(labels: npt.NDArray[Any]) -> None:
 def _convert_table(check: Callable[..., Features], X: ArrayLike) -> Features:
     """Convert a table by scikit-learn's check; if text, dates or objects are in the way, say where."""
     refuse_repeated_names(X, "X")
-    # The types of the columns of a table, or the only type of an array; of lists none.
-    dtypes = list(X.dtypes) if hasattr(X, "dtypes") else [X.dtype] if hasattr(X, "dtype") else []
+    # The types of the columns of a table, or the only type of an array; of lists none. Arrow's have no kind.
+    dtypes = [X.dtype] if hasattr(X, "dtype") else getattr(X, "dtypes", getattr(X, "schema", ()))
     if not sparse.issparse(X) and any(getattr(one, "kind", "O") in "mMO" for one in dtypes):
         _refuse_dates(X)  # scikit-learn would take them for counts of nanoseconds
     try:
@@ -322,7 +319,8 @@ def _width(X: ArrayLike) -> int:
 
 
 def _named(X: ArrayLike, place: int) -> str:
-    return f"column {X.columns[place]!r} of X" if hasattr(X, "columns") else f"column {place} of X"
+    names = column_names(X)
+    return f"column {place} of X" if names is None else f"column {names[place]!r} of X"
 
 
 def _locate(X: ArrayLike, sensitive_columns: Any) -> tuple[list[str], list[int]]:
@@ -336,7 +334,7 @@ def _locate(X: ArrayLike, sensitive_columns: Any) -> tuple[list[str], list[int]]
         raise InputError(f"sensitive_columns must name columns, not {shown(sensitive_columns)}") from None
     if not wanted:
         raise InputError("sensitive_columns is empty; name the columns of X that hold the group")
-    columns = list(X.columns) if hasattr(X, "columns") else None
+    columns = column_names(X)
     n_columns = len(columns) if columns is not None else np.shape(X)[1]
     names, places = [], []
     for column in wanted:
@@ -366,8 +364,8 @@ def _locate(X: ArrayLike, sensitive_columns: Any) -> tuple[list[str], list[int]]
 def _column(X: ArrayLike, place: int) -> ArrayLike:
     if hasattr(X, "iloc"):
         return X.iloc[:, place]
-    if hasattr(X, "columns"):
-        return X[X.columns[place]]
+    if (names := column_names(X)) is not None:
+        return X[names[place]]
     if sparse.issparse(X):
         return X.tocsc()[:, [place]].toarray().ravel()
     return np.asarray(X)[:, place]
@@ -377,8 +375,8 @@ def _without(X: ArrayLike, places: list[int]) -> ArrayLike:
     keep = [j for j in range(np.shape(X)[1]) if j not in set(places)]
     if hasattr(X, "iloc"):
         return X.iloc[:, keep]
-    if hasattr(X, "columns"):
-        return X.select([X.columns[j] for j in keep])
+    if (names := column_names(X)) is not None:
+        return X.select([names[j] for j in keep])
     if sparse.issparse(X):
         return X.tocsc()[:, keep]
     return np.asarray(X)[:, keep]
