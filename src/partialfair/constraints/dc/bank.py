@@ -251,6 +251,9 @@ class JoinedBank:
             self.has_kinks |= isinstance(bank, Bending) and bank.has_kinks
             self.interacts |= isinstance(bank, Interacting)
 
+    def __repr__(self) -> str:
+        return f"JoinedBank({self.banks!r})"
+
     def values(self, scores: Floats, members: tuple[Members, ...], theta: Floats) -> Floats:
         """Value of every atom."""
         values = [np.empty(0)]
