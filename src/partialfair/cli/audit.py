@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from partialfair.cli.columns import ColumnNames, ScoreTable, positive_label, read_scores
-from partialfair.cli.evaluation import Evaluation, Gate, evaluate
+from partialfair.cli.evaluation import Gate, ScoreEvaluation, evaluate
 from partialfair.cli.intervals import AUTO, by_label, interval_record
 from partialfair.cli.options import FailureKinds
 from partialfair.cli.output import Content, as_options, csv_text, note_line, step
@@ -84,7 +84,7 @@ class Audit:
     table: ScoreTable
     settings: ScoreSettings
     gate: Gate | None
-    evaluation: Evaluation
+    evaluation: ScoreEvaluation
     unfairness: UnfairnessMap
     choice: IntervalChoice | None
     positive: Any

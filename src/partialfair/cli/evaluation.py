@@ -29,7 +29,7 @@ from partialfair.utils.typing import (
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
+class ScoreEvaluation:
     """What is measured on one model's scores of some rows.
 
     Attributes
@@ -88,7 +88,7 @@ def evaluate(
     weights: Floats | None = None,
     clusters: ArrayLike | None = None,
     small_groups: SmallGroups | None = None,
-) -> Evaluation:
+) -> ScoreEvaluation:
     """Measure all metrics of scores; small groups that are merged already are to be listed."""
     report = fairness_report(
         labels,
@@ -110,7 +110,7 @@ def evaluate(
     )
     # Groups too small for the report are left out of whatever ranks the same rows again.
     evaluated = report.evaluated(groups)
-    return Evaluation(scores, weights, evaluated, interval_among(interval, evaluated), report)
+    return ScoreEvaluation(scores, weights, evaluated, interval_among(interval, evaluated), report)
 
 
 _DECIDES = {
