@@ -32,7 +32,10 @@ from partialfair.trees import PartialFairTrees
 
 CategoricalCodes = import_moved("CategoricalCodes")
 TITLE = "Numbers that differ from those of an earlier checkout"
-RENAMED: dict[str, tuple[str, ...]] = {"kept": ("satisfied", "promise_kept")}
+RENAMED: dict[str, tuple[str, ...]] = {
+    "satisfied": ("satisfied", "promise_kept", "kept"),
+    "not_evaluated": ("not_evaluated", "not_judged"),
+}
 """Attributes that some checkouts know by another name, newest first."""
 CONSTRAINTS = (
     "statistical_parity",
@@ -60,13 +63,18 @@ def attribute(thing: Any, name: str) -> Any:
     return next(getattr(thing, known) for known in RENAMED.get(name, (name,)) if hasattr(thing, known))
 
 
+def newest(name: str) -> str:
+    """Return the newest name of what some checkouts know by another."""
+    return next((new for new, names in RENAMED.items() if name in names), name)
+
+
 def describe(model: Any, X: Any, *groups: Any) -> dict[str, Any]:
     """Return what a fit came back with."""
     result = model.result_
     score = model.decision_function if hasattr(model, "classes_") else model.predict
     return {
         "status": str(result.status),
-        "kept": attribute(result, "kept"),
+        "satisfied": attribute(result, "satisfied"),
         "objective": result.objective,
         "gaps": [gap.value for gap in result.gaps],
         "pairs": [list(map(str, gap.groups)) for gap in result.gaps],
@@ -119,7 +127,7 @@ def promise(**settings: Any) -> dict[str, Any]:
     model = PartialFairClassifier(**settings).fit(X, y, sensitive_features=groups)
     return {
         **describe(model, X),
-        "population": {k: str(v) for k, v in vars(model.result_.population).items()},
+        "population": {newest(k): str(v) for k, v in vars(model.result_.population).items()},
     }
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partialfair.cli.output import csv_text, escaped, unescaped
+from partialfair.cli.output import csv_text, escape_formula, restore_texts
 from partialfair.cli.reading import read_frame
 from tests.cli.conftest import COLUMNS
 from tests.sizes import examples
@@ -48,14 +48,14 @@ def is_number(text):
 
 @given(st.text(alphabet="'=+-@\t\r\n5.e x", max_size=6))
 def test_any_text_is_safe_and_comes_back(text):
-    written = escaped(text)
+    written = escape_formula(text)
     assert not written.startswith(STARTS) or is_number(written)
-    assert unescaped([written]) == {written: text}
+    assert restore_texts([written]) == {written: text}
 
 
 @given(st.lists(st.text(alphabet="'=-5x", max_size=4), unique=True))
 def test_texts_from_elsewhere_stay_different(texts):
-    assert len(set(unescaped(texts).values())) == len(texts)
+    assert len(set(restore_texts(texts).values())) == len(texts)
 
 
 @examples(15)
@@ -111,11 +111,11 @@ def test_what_commands_write_and_read(run, people, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["=g", "'=g", "''=g", "g"])
-@pytest.mark.parametrize("header", [str, escaped])
+@pytest.mark.parametrize("header", [str, escape_formula])
 def test_groups_are_read_as_written_whatever_their_column_is_called(tmp_path, name, header):
     written = header(name)
     (tmp_path / "a.csv").write_text(f"score,{written}\n1,01\n2,1\n")
-    names = unescaped(["score", written])
+    names = restore_texts(["score", written])
     assert read_frame(tmp_path / "a.csv", [names[written]], [names[written]])[0].iloc[:, 1].tolist() == [
         "01",
         "1",

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from partialfair import choose_interval, load_model
-from partialfair.cli.columns import positive_label
-from partialfair.cli.intervals import _joined, read_interval
+from partialfair.cli.columns import find_positive_label
+from partialfair.cli.intervals import _join_interval_words, read_interval
 from partialfair.exceptions import InputError
 from partialfair.metrics import partial_statistical_parity_difference as gap_of
 from tests.cli.conftest import COLUMNS
@@ -57,7 +57,7 @@ class TestIntervals:
         ids=str,
     )
     def test_forms(self, words, interval):
-        joined = _joined(words)
+        joined = _join_interval_words(words)
         uses = [joined[k + 1] for k, word in enumerate(joined) if word == "--interval"]
         assert read_interval(uses) == interval
 
@@ -334,9 +334,9 @@ class TestPositiveLabels:
         ],
     )
     def test_names_say_which(self, labels, positive):
-        found = positive_label(pd.Series(labels, name="y"), Path("f.csv"), None)
+        found = find_positive_label(pd.Series(labels, name="y"), Path("f.csv"), None)
         assert found.value == positive
-        other = positive_label(pd.Series(labels, name="y"), Path("f.csv"), str(found.other))
+        other = find_positive_label(pd.Series(labels, name="y"), Path("f.csv"), str(found.other))
         assert other.value == found.other
 
     def test_it_is_said_before_training(self, run, tmp_path, caplog):

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from partialfair import PartialFairClassifier
 from partialfair.cli import settings
 from partialfair.cli.intervals import IntervalCommand
-from partialfair.cli.options import command
+from partialfair.cli.options import build_command
 from partialfair.trees import PartialFairTrees
 
 COMMANDS = {
@@ -38,7 +38,7 @@ def parsed(kind: type, words: list[str]) -> Any:
     """Return the settings that a command line gives."""
     received: list[Any] = []
     app = typer.Typer()
-    app.command(cls=IntervalCommand)(command(kind, received.append, settings.HELP_ORDER))
+    app.command(cls=IntervalCommand)(build_command(kind, received.append, settings.HELP_ORDER))
     outcome = CliRunner().invoke(app, words)
     assert outcome.exit_code == 0, outcome.output
     return received[0]

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 
-from partialfair.cli.columns import ColumnNames, ScoreTable, positive_label, read_scores
+from partialfair.cli.columns import ColumnNames, ScoreTable, find_positive_label, read_scores
 from partialfair.cli.intervals import AUTO, by_label, interval_record
 from partialfair.cli.output import Content, as_options, csv_text, echo, step
 from partialfair.cli.settings import AdjustSettings
@@ -184,7 +184,7 @@ def _move_scores(table: ScoreTable, settings: AdjustSettings) -> tuple[PartialPa
     )
     positive = None
     if table.labels is not None:
-        label = positive_label(table.labels, table.path, settings.pos_label)
+        label = find_positive_label(table.labels, table.path, settings.pos_label)
         positive = (table.labels == label.value).to_numpy(dtype=np.int64)
     # Labels only measure calibration; maps depend on scores and groups.
     adjuster.fit(table.scores, positive, sensitive_features=groups, sample_weight=table.weights)

@@ -17,7 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 
 import partialfair
 from partialfair.cli.intervals import IntervalCommand, check_page
-from partialfair.cli.options import command
+from partialfair.cli.options import build_command
 from partialfair.cli.output import (
     Content,
     Outputs,
@@ -351,7 +351,7 @@ _COMMANDS: tuple[tuple[Any, Any, str, str], ...] = (
 )
 for _settings, _run, _name, _example in _COMMANDS:
     app.command(_name, cls=IntervalCommand, epilog=f"Example: {_example}")(
-        command(_settings, _run, HELP_ORDER)
+        build_command(_settings, _run, HELP_ORDER)
     )
 
 

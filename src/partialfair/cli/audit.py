@@ -10,8 +10,8 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from partialfair.cli.columns import ColumnNames, ScoreTable, positive_label, read_scores
-from partialfair.cli.evaluation import Evaluation, Gate, evaluate
+from partialfair.cli.columns import ColumnNames, ScoreTable, find_positive_label, read_scores
+from partialfair.cli.evaluation import Gate, ScoreEvaluation, evaluate
 from partialfair.cli.intervals import AUTO, by_label, interval_record
 from partialfair.cli.options import FailureKinds
 from partialfair.cli.output import Content, as_options, csv_text, note_line, step
@@ -83,7 +83,7 @@ class Audit:
     table: ScoreTable
     settings: ScoreSettings
     gate: Gate | None
-    evaluation: Evaluation
+    evaluation: ScoreEvaluation
     unfairness: UnfairnessMap
     choice: IntervalChoice | None
     positive: Any
@@ -239,7 +239,7 @@ def measure(table: ScoreTable, settings: ScoreSettings, gate: Gate | None = None
     """Evaluate one table of scores."""
     positive = None
     if table.labels is not None:
-        positive = positive_label(table.labels, table.path, settings.pos_label).value
+        positive = find_positive_label(table.labels, table.path, settings.pos_label).value
     # Warnings of the library are notes of the report.
     with step(f"measuring {len(table.scores):,} scores"), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -106,10 +106,10 @@ def read_scores(
         encoded=encode_table_groups(groups, path, missing_groups, compared=compared, max_groups=max_groups),
         scores=_numbers(frame[columns.score], path, ranked=True),
         groups=groups,
-        labels=None if columns.label is None else labels_of(frame[columns.label], path),
-        weights=None if columns.weight is None else weights_of(frame[columns.weight], groups, path),
-        ids=None if columns.id is None else complete(frame[columns.id], path).astype(str),
-        clusters=None if columns.clusters is None else clusters_of(frame[columns.clusters], path),
+        labels=None if columns.label is None else read_labels(frame[columns.label], path),
+        weights=None if columns.weight is None else read_weights(frame[columns.weight], groups, path),
+        ids=None if columns.id is None else require_complete(frame[columns.id], path).astype(str),
+        clusters=None if columns.clusters is None else read_clusters(frame[columns.clusters], path),
     )
 
 
@@ -123,7 +123,9 @@ def check_group_columns(groups: pd.DataFrame, path: Path, missing_groups: Missin
     for name in groups.columns:
         _refuse_nested(groups[name], path)
         if missing_groups == "error":
-            complete(groups[name], path, "; --missing-groups ignore leaves such rows out of all ranks")
+            require_complete(
+                groups[name], path, "; --missing-groups ignore leaves such rows out of all ranks"
+            )
 
 
 def encode_table_groups(
@@ -165,7 +167,7 @@ def _readable(column: pd.Series) -> pd.Series:
     return (f"{column.name}=" + column.astype(str)).where(column.notna(), None)
 
 
-def complete(column: pd.Series, path: Path, advice: str = "") -> pd.Series:
+def require_complete(column: pd.Series, path: Path, advice: str = "") -> pd.Series:
     """Return a column, refusing empty cells."""
     missing = np.flatnonzero(column.isna())
     if missing.size:
@@ -173,11 +175,11 @@ def complete(column: pd.Series, path: Path, advice: str = "") -> pd.Series:
     return column
 
 
-def labels_of(column: pd.Series, path: Path) -> pd.Series:
+def read_labels(column: pd.Series, path: Path) -> pd.Series:
     """Return labels, refusing empty cells, dates and what is no single value."""
     _refuse_dates(column, path)
     _refuse_nested(column, path)
-    return complete(column, path)
+    return require_complete(column, path)
 
 
 def _numbers(column: pd.Series, path: Path, *, ranked: bool = False) -> Floats:
@@ -217,7 +219,7 @@ def _numbers(column: pd.Series, path: Path, *, ranked: bool = False) -> Floats:
     return numbers
 
 
-def weights_of(column: pd.Series, groups: pd.DataFrame, path: Path) -> Floats:
+def read_weights(column: pd.Series, groups: pd.DataFrame, path: Path) -> Floats:
     """Return weights, refusing negative ones and those too large or too small to be added up."""
     weights = _numbers(column, path)
     negative = np.flatnonzero(weights < 0)
@@ -235,10 +237,10 @@ def weights_of(column: pd.Series, groups: pd.DataFrame, path: Path) -> Floats:
     return weights
 
 
-def clusters_of(column: pd.Series, path: Path) -> pd.Series:
+def read_clusters(column: pd.Series, path: Path) -> pd.Series:
     """Return who each row belongs to, refusing empty cells and what is no single value."""
     _refuse_nested(column, path)
-    return complete(column, path).astype(str)
+    return require_complete(column, path).astype(str)
 
 
 def _refuse_dates(column: pd.Series, path: Path) -> None:
@@ -297,7 +299,7 @@ class PositiveLabel:
         return f"positive label: {column} = {self.value}, not {self.other} ({self.reason})"
 
 
-def positive_label(labels: pd.Series, path: Path, requested: str | None) -> PositiveLabel:
+def find_positive_label(labels: pd.Series, path: Path, requested: str | None) -> PositiveLabel:
     """Return the positive label: the one requested, the one whose name says so, or the larger."""
     # By type first: values of mixed types do not compare.
     classes = sorted(labels.unique().tolist(), key=lambda value: (str(type(value)), value))

@@ -30,7 +30,7 @@ from partialfair.utils.typing import (
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
+class ScoreEvaluation:
     """What is measured on one model's scores of some rows.
 
     Attributes
@@ -90,7 +90,7 @@ def evaluate(
     clusters: ArrayLike | None = None,
     small_groups: SmallGroups | None = None,
     also: Iterable[str] = (),
-) -> Evaluation:
+) -> ScoreEvaluation:
     """Measure the metrics of scores: those that reports have by default, and others that are named.
 
     Small groups that are merged already are to be listed.
@@ -116,7 +116,7 @@ def evaluate(
     )
     # Groups too small for the report are left out of whatever ranks the same rows again.
     evaluated = report.evaluated(groups)
-    return Evaluation(scores, weights, evaluated, interval_among(interval, evaluated), report)
+    return ScoreEvaluation(scores, weights, evaluated, interval_among(interval, evaluated), report)
 
 
 _DECIDES = {

@@ -34,10 +34,10 @@ class IntervalCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Join the words of every ``--interval``, then parse as usual."""
-        return super().parse_args(ctx, _joined(args))
+        return super().parse_args(ctx, _join_interval_words(args))
 
 
-def _joined(words: Sequence[str]) -> list[str]:
+def _join_interval_words(words: Sequence[str]) -> list[str]:
     """Return the words of a command line with ``--interval 0.05 0.30`` as ``--interval "0.05 0.30"``."""
     joined: list[str] = []
     rest = list(words)

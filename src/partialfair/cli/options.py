@@ -1,7 +1,7 @@
 """Declare options of the command line: once, as fields of the dataclasses of `settings`.
 
 A field says everything about its option: type, flag, default, help and panel. From a dataclass of such fields
-`command` builds the function whose signature the parser reads; it calls the command with the settings.
+`build_command` builds the function whose signature the parser reads; it calls the command with the settings.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _declared(kind: Any, parameter: Any, default: Any, read: Callable[[Any], Any
 Settings = TypeVar("Settings")
 
 
-def command(
+def build_command(
     settings: type[Settings], run: Callable[[Settings], None], order: Sequence[str]
 ) -> Callable[..., None]:
     """Return the function that the parser calls: its parameters are the fields of the settings.

@@ -361,23 +361,24 @@ def csv_text(frame: pd.DataFrame, *, index: bool = False) -> str:
     return str(safe.to_csv(index=index, quoting=csv.QUOTE_NONNUMERIC))
 
 
-def escaped(text: str) -> str:
+def escape_formula(text: str) -> str:
     """Return text as it is written; what looks like a number is no formula."""
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
-def unescaped(texts: Sequence[str]) -> dict[str, str]:
+def restore_texts(texts: Sequence[str]) -> dict[str, str]:
     """Return what different texts of one column were before they were written.
 
     Where one of them would have been written otherwise, they come from elsewhere, and are left as they are:
     different texts stay different.
     """
     before = {
-        text: text[1:] if text.startswith("'") and escaped(text[1:]) == text else text for text in texts
+        text: text[1:] if text.startswith("'") and escape_formula(text[1:]) == text else text
+        for text in texts
     }
-    ours = all(escaped(original) == text for text, original in before.items())
+    ours = all(escape_formula(original) == text for text, original in before.items())
     return before if ours else {text: text for text in texts}
 
 
 def _safe(cell: Any) -> Any:
-    return escaped(cell) if isinstance(cell, str) else cell
+    return escape_formula(cell) if isinstance(cell, str) else cell

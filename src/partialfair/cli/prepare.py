@@ -21,12 +21,12 @@ import pandas as pd
 from partialfair.cli.columns import (
     are_codes,
     check_group_columns,
-    clusters_of,
     encode_table_groups,
-    labels_of,
-    positive_label,
+    find_positive_label,
+    read_clusters,
+    read_labels,
     read_table,
-    weights_of,
+    read_weights,
 )
 from partialfair.cli.intervals import ANYWHERE, AUTO, RequestedInterval, by_label, interval_among
 from partialfair.cli.options import Models
@@ -191,18 +191,18 @@ def prepare(settings: TableFitSettings, estimator: PartialFairEstimator) -> Prep
         group_columns = tuple(
             GroupColumn(name, are_codes(as_text(table[name].dropna(), strip=False))) for name in names
         )
-        labels = _as_numbers(labels_of(table[settings.target], path))
-        positive = positive_label(labels, path, settings.pos_label)
+        labels = _as_numbers(read_labels(table[settings.target], path))
+        positive = find_positive_label(labels, path, settings.pos_label)
         # Groups are texts, so that they are the same in any kind of file.
         group_table = pd.DataFrame(
             {column.name: column.labels(table[column.name]) for column in group_columns}
         )
         groups = encode_table_groups(group_table, path, settings.missing_groups, max_groups=MAX_GROUPS)
-        weights = None if settings.weight is None else weights_of(table[settings.weight], group_table, path)
+        weights = None if settings.weight is None else read_weights(table[settings.weight], group_table, path)
         clusters = None
         if settings.clusters is not None:
             # Numbers, which splits and bootstraps draw.
-            clusters = np.asarray(pd.factorize(clusters_of(table[settings.clusters], path))[0])
+            clusters = np.asarray(pd.factorize(read_clusters(table[settings.clusters], path))[0])
     # Said before any work: a wrong positive label turns all results around.
     _logger.info("%s", positive.sentence(settings.target))
     is_positive = (labels == positive.value).to_numpy(dtype=bool)

@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import pandas as pd
 
-from partialfair.cli.output import escaped, unescaped
+from partialfair.cli.output import escape_formula, restore_texts
 from partialfair.exceptions import InputError
 from partialfair.tables import missing_columns
 from partialfair.utils.checks import shown
@@ -201,7 +201,7 @@ def _read_text(source: _Source, needed: list[str], as_written: list[str] | None)
         _refuse_repeated_columns(source.path, written, written if as_written is None else needed)
         # Only an empty cell is missing. All columns are read: with usecols pandas accepts rows with more
         # cells than the header.
-        as_text = [] if as_written is None else [*as_written, *map(escaped, as_written)]
+        as_text = [] if as_written is None else [*as_written, *map(escape_formula, as_written)]
         frame = _parse(
             text,
             separator,
@@ -216,7 +216,7 @@ def _read_text(source: _Source, needed: list[str], as_written: list[str] | None)
     for position in range(frame.shape[1] if has_apostrophes else 0):
         column = frame.iloc[:, position]
         if not pd.api.types.is_numeric_dtype(column.dtype) and column.str.startswith("'", na=False).any():
-            before = unescaped(column.dropna().unique().tolist())
+            before = restore_texts(column.dropna().unique().tolist())
             frame.isetitem(position, column.map(before).astype(column.dtype).array)
     return frame
 
@@ -239,7 +239,7 @@ def _choose_separator(text: _Text, needed: list[str]) -> str:
 def _names(header: Iterable[Any]) -> list[str]:
     """Return names of columns as they were before they were written."""
     names = [str(name) for name in header]
-    before = unescaped(names)
+    before = restore_texts(names)
     return [before[name] for name in names]
 
 

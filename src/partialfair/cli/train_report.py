@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 from sklearn.metrics import accuracy_score, roc_auc_score
 
-from partialfair.cli.evaluation import Evaluation, Gate, evaluate
+from partialfair.cli.evaluation import Gate, ScoreEvaluation, evaluate
 from partialfair.cli.intervals import AUTO, interval_among, interval_record
 from partialfair.cli.output import Content, PlainTable, as_options, csv_text, note_line, rank_curves, step
 from partialfair.cli.prepare import OUT_OF_FOLD, TRAINING, Prepared, prepare
@@ -163,7 +163,7 @@ def _evaluate_part(
     gate: Gate | None,
     *,
     counts: bool,
-) -> Evaluation:
+) -> ScoreEvaluation:
     """Evaluate a model on a part of the rows; warnings are about the model that counts, on the last part."""
     rows: Samples = prepared.parts[part]
     settings = prepared.settings
@@ -240,7 +240,7 @@ class TrainReport:
     prepared: Prepared
     interval: IntervalLike
     model: TableModel
-    evaluations: dict[tuple[str, str], Evaluation]
+    evaluations: dict[tuple[str, str], ScoreEvaluation]
     notes: Notes
 
     @property
@@ -255,12 +255,12 @@ class TrainReport:
         return list(self.evaluations)[-1]
 
     @property
-    def evaluation(self) -> Evaluation:
+    def evaluation(self) -> ScoreEvaluation:
         """The evaluation that counts."""
         return self.evaluations[self.last]
 
     @property
-    def compared(self) -> dict[str, Evaluation]:
+    def compared(self) -> dict[str, ScoreEvaluation]:
         """All models on the part that counts, by name."""
         return {model: each for (model, part), each in self.evaluations.items() if part == self.last[1]}
 

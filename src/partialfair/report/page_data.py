@@ -56,7 +56,7 @@ _N_BINS = 80
 _KNOTS = np.arange(N_GRID + 1) / N_GRID
 
 
-def packed(values: npt.ArrayLike, dtype: str = "<f8") -> str:
+def pack(values: npt.ArrayLike, dtype: str = "<f8") -> str:
     """Return numbers as base64, which a page reads without rounding."""
     return base64.b64encode(np.ascontiguousarray(values, dtype=dtype).tobytes()).decode()
 
@@ -98,7 +98,7 @@ def summarise(
                 "epsilon": radii.epsilon[k],
                 "noise": radii.noise[k],
                 "membership": radii.membership[k],
-                "density": packed(_binned(shown, edges) if discrete is None else discrete.shares(shown)),
+                "density": pack(_binned(shown, edges) if discrete is None else discrete.shares(shown)),
             }
             for k, (group, shown) in enumerate(zip(scored, seen, strict=True))
         ],
@@ -107,11 +107,11 @@ def summarise(
             "absolute": _finite(radii.absolute_level),
         },
         "thresholds": drawn.tolist(),
-        "selected": packed(np.average([group.rank(thresholds) for group in scored], axis=0, weights=sizes)),
+        "selected": pack(np.average([group.rank(thresholds) for group in scored], axis=0, weights=sizes)),
         "bins": edges.tolist(),
         "bars": None if discrete is None else _bars(discrete, drawn, scored.higher_is_better),
         "nPairs": len(everyone),
-        "pairs": [{"groups": pair, "visits": packed(_visits(scored, pair)[1])} for pair in pairs or everyone],
+        "pairs": [{"groups": pair, "visits": pack(_visits(scored, pair)[1])} for pair in pairs or everyone],
         "worst": None if worst is None else worst.record(),
         "pairwise": _pairwise(scored),
     }
@@ -172,7 +172,7 @@ def _bars(discrete: DiscreteScores, thresholds: Floats, higher_is_better: bool) 
         "width": discrete.width,
         "span": discrete.span,
         "even": discrete.is_even,
-        "cuts": packed(discrete.cuts(thresholds, higher_is_better)),
+        "cuts": pack(discrete.cuts(thresholds, higher_is_better)),
     }
 
 
@@ -186,14 +186,14 @@ def _group(group: GroupScores, thresholds: Floats, higher_is_better: bool) -> di
         "n": group.n,
         "nEffective": group.n_effective,
         "tied": float(1 - from_top.is_alone.mean()),
-        "scores": packed(oriented(from_top.scores_at(_KNOTS), higher_is_better)),
-        "rows": packed(from_top.at(np.ones(group.n), _KNOTS)),
-        "ranks": packed(group.rank(thresholds)),
+        "scores": pack(oriented(from_top.scores_at(_KNOTS), higher_is_better)),
+        "rows": pack(from_top.at(np.ones(group.n), _KNOTS)),
+        "ranks": pack(group.rank(thresholds)),
     }
     if group.positive is not None:
         labelled = weights[::-1] * group.positive[::-1] / weights.sum()
-        record["positives"] = packed(from_top.at(labelled, _KNOTS))
-        record["positivesAbove"] = packed(from_top.at(labelled, group.rank(thresholds)))
+        record["positives"] = pack(from_top.at(labelled, _KNOTS))
+        record["positivesAbove"] = pack(from_top.at(labelled, group.rank(thresholds)))
     return record
 
 
@@ -268,7 +268,7 @@ class Worst:
         """Return plain data: the upper triangles, row after row, and the gap at rank 1."""
         upper = np.triu_indices(N_GRID)
         kinds = {
-            kind: {"values": packed(gaps[upper]), "pair": packed(self.pair[kind][upper], "<u4")}
+            kind: {"values": pack(gaps[upper]), "pair": pack(self.pair[kind][upper], "<u4")}
             for kind, gaps in self.values.items()
         }
         return {"kinds": kinds, "bottom": self.bottom}
@@ -280,7 +280,7 @@ def _pairwise(scored: ScoredGroups) -> dict[str, Any] | None:
         return None
     leads = np.abs(inter_group_leads(scored, "half"))
     both_orders = np.maximum(leads, leads.T)[np.triu_indices(len(scored), 1)]
-    return {"inter": packed(both_orders), "intra": packed(group_aucs(scored, "half"))}
+    return {"inter": pack(both_orders), "intra": pack(group_aucs(scored, "half"))}
 
 
 _STEPS_PER_MEMBER = 1000
@@ -339,7 +339,7 @@ class IntervalChanges:
         for models, k in self._by_priority(shown):
             group = self.members[k]
             before, after = (group.places[model] for model in models)
-            text = packed_stays(grid_stays(before, after, group.weights) / group.step)
+            text = pack_stays(grid_stays(before, after, group.weights) / group.step)
             room -= len(text)
             # Tables of lower priority do not fit either.
             if room < 0:
@@ -439,7 +439,7 @@ def _audited_changes(
     return Section("Who enters and leaves: as audited", rows, columns, text)
 
 
-def packed_stays(steps: Floats) -> str:
+def pack_stays(steps: Floats) -> str:
     """Return S(i, j), in steps, by its rounded T(i, j): numbers of seven bits a byte, as base64.
 
     T is taken of rounded S, so that a page that adds it up again has S to half a step. Numbers are zigzag

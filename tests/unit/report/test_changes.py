@@ -11,7 +11,7 @@ from partialfair.exceptions import InputError
 from partialfair.metrics import band_changes, fairness_report
 from partialfair.metrics.membership import GridPlaces, grid_stays
 from partialfair.report import audit_page, interval_changes
-from partialfair.report.page_data import N_GRID, packed_stays
+from partialfair.report.page_data import N_GRID, pack_stays
 
 UPPER = np.triu_indices(N_GRID)
 KINDS = ("distinct", "rounded", "grades", "equal", "one heavy")
@@ -87,13 +87,13 @@ def test_packing_loses_half_a_step_at_most(kind):
     some = weights > 0
     places = [GridPlaces.of(scores[some], weights[some], N_GRID) for scores in (before, after)]
     steps = grid_stays(*places, weights[some]) * 1000
-    assert np.abs(unpacked(packed_stays(steps)) - steps).max() <= 0.5 + 1e-6
+    assert np.abs(unpacked(pack_stays(steps)) - steps).max() <= 0.5 + 1e-6
 
 
 def test_packed_numbers_may_be_large_and_of_either_sign():
     rng = np.random.default_rng(0)
     steps = np.rint(rng.normal(size=UPPER[0].size) * 10.0 ** rng.integers(-2, 12, UPPER[0].size))
-    assert (unpacked(packed_stays(steps)) == steps).all()
+    assert (unpacked(pack_stays(steps)) == steps).all()
 
 
 def changes_of(sizes, n_models=2, seed=0):

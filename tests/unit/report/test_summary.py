@@ -16,7 +16,7 @@ from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.inputs import scored_groups
 from partialfair.metrics.sweep import band_auc
 from partialfair.report import audit_page
-from partialfair.report.page_data import N_GRID, Worst, leading_pairs, packed, summarise
+from partialfair.report.page_data import N_GRID, Worst, leading_pairs, pack, summarise
 from partialfair.report.sections import Section
 
 
@@ -54,7 +54,7 @@ def unpacked(text, dtype="<f8"):
 
 def test_numbers_are_packed_without_rounding():
     values = np.random.default_rng(0).normal(size=7)
-    assert (unpacked(packed(values)) == values).all()
+    assert (unpacked(pack(values)) == values).all()
 
 
 @pytest.mark.parametrize("weighted", [False, True])
