@@ -25,6 +25,7 @@ from partialfair.metrics.evaluation import (
 from partialfair.metrics.inputs import ScoredGroups
 from partialfair.metrics.proportions import ProportionGaps, estimate_proportions
 from partialfair.utils.checks import random_generator
+from partialfair.utils.text import listed
 from partialfair.utils.typing import (
     ArrayLike,
     GapScale,
@@ -65,6 +66,8 @@ class ReportRow:
         itself, or less and more where ties make it uncertain which scores belong to the interval.
     largest
         The largest gap that there can be: 1 for proportions.
+    reason
+        Why the metric is not evaluated, its value being nan: "threshold outside the interval"; else empty.
     """
 
     metric: str
@@ -82,8 +85,16 @@ class ReportRow:
     least: float
     most: float
     largest: float
+    reason: str = ""
+
+    @property
+    def missing_text(self) -> str:
+        """What stands in place of a gap that is nan."""
+        return f"n/a ({self.reason})" if self.reason else "undefined"
 
     def __repr__(self) -> str:
+        if np.isnan(self.value):
+            return f"<{self.metric}: {self.missing_text}>"
         pair = " / ".join(map(group_name, self.groups))
         return f"<{self.metric}: {self.value:.4g} ({self.low:.4g} to {self.high:.4g}), {pair}>"
 
@@ -234,6 +245,17 @@ class FairnessReport:
         return f"{each}; all {self._n_intervals} at once with at least {100 * self.joint_confidence:.3g} %."
 
     @property
+    def ranking_note(self) -> str:
+        """Among which rows metrics of one label count ranks; empty where nothing depends on it."""
+        titles = [
+            METRICS[row.metric].title for row in self.rows if set(METRICS[row.metric].proportions) - {None}
+        ]
+        if not titles or all(group.interval.parts == ((0.0, 1.0),) for group in self.scored):
+            return ""
+        rows = "all members of a group" if self.rank_within == "group" else "a group's members with the label"
+        return f"{listed(titles)}: ranks count among {rows}."
+
+    @property
     def joint_confidence(self) -> float:
         """Confidence that all m intervals hold simultaneously, at least: ``1 − m (1 − confidence)``."""
         return max(0.0, 1 - self._n_intervals * (1 - self.confidence))
@@ -318,7 +340,7 @@ class FairnessReport:
         import pandas as pd
 
         ends = ["value", "low", "high", "at_least", "at_most"]
-        place = ["group_a", "group_b", "score", "rank_a", "rank_b", "n_a", "n_b"]
+        place = ["group_a", "group_b", "score", "rank_a", "rank_b", "n_a", "n_b", "reason"]
         lines = [
             (
                 row.metric,
@@ -327,6 +349,7 @@ class FairnessReport:
                 row.threshold,
                 *row.ranks,
                 *row.sizes,
+                row.reason,
             )
             for row in self.rows
         ]
@@ -480,8 +503,10 @@ def metric_row(
     gap = metric.gap(scored, setting).in_units(scored.higher_is_better)
     sizes = {group.label: group.n for group in scored}
     fluctuation: Fluctuation | ProportionGaps | None = None
-    low = high = at_least = at_most = least = most = float("nan")
-    if not np.isnan(gap.value):
+    value = low = high = at_least = at_most = least = most = float("nan")
+    reason = metric.why_not_evaluated(scored, setting, gap.value)
+    if not (reason or np.isnan(gap.value)):
+        value = gap.value
         if metric.proportions:
             fluctuation = estimate_proportions(scored, setting, metric.proportions, confidence)
         else:
@@ -501,6 +526,5 @@ def metric_row(
         high, at_most = (min(metric.largest, most + fluctuation.above(error)) for error in errors)
     pair = (sizes[gap.groups[0]], sizes[gap.groups[1]])
     place = (gap.groups, gap.threshold, gap.ranks, pair, gap.label)
-    return ReportRow(
-        name, gap.value, low, high, *place, at_least, at_most, fluctuation, least, most, metric.largest
-    )
+    bounds = (at_least, at_most, fluctuation, least, most)
+    return ReportRow(name, value, low, high, *place, *bounds, metric.largest, reason)
