@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from partialfair.constraints.surrogates import Ramp, Sigmoid
 from partialfair.exceptions import InputError
 from partialfair.optimization.models.blocks import BlockMatrix
-from partialfair.optimization.problems import Ball, certify
+from partialfair.optimization.problems import certify
 from partialfair.optimization.problems.elastic import ElasticModel, StepBounds
 from partialfair.optimization.problems.local import Kinks
 from partialfair.optimization.problems.programs import best_multipliers
@@ -164,8 +164,6 @@ def test_endings():
     assert SQP().solve(task, task.trivial_start, callback=interrupt).status is Status.STOPPED
     with pytest.raises(InputError, match="max_iter of SQP"):
         SQP(max_iter=0)
-    with pytest.raises(InputError, match="not balls"):
-        SQP().solve(problem(domain=Ball(1.0)), task.trivial_start)
 
 
 def test_singular_designs():

@@ -39,7 +39,7 @@ import numpy as np
 from partialfair.optimization.models.blocks import ArrowMatrix, Factored
 from partialfair.optimization.models.limited import AbsoluteHessian, LimitedMemory
 from partialfair.optimization.problems.constrained import ProblemPoint
-from partialfair.optimization.problems.domains import Domain
+from partialfair.optimization.problems.domains import Box
 from partialfair.optimization.problems.elastic import ElasticModel, Sides, Step, StepBounds
 from partialfair.optimization.problems.local import Kinks, Local, no_kinks
 from partialfair.optimization.problems.rows import Capability
@@ -238,7 +238,7 @@ class Descent:
     evaluate: Callable[[Floats], Point]
     multipliers: Floats
     tol: float
-    domain: Domain
+    domain: Box
     penalty: float = 1.0
     min_penalty: float = DESCENT.min_penalty
     tau_smooth: float = 1e-2
