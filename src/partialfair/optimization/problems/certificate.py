@@ -38,7 +38,7 @@ import numpy as np
 
 from partialfair.exceptions import InputError
 from partialfair.optimization.problems.constrained import Problem, ProblemPoint
-from partialfair.optimization.problems.elastic import ElasticModel, StepBounds
+from partialfair.optimization.problems.elastic import ElasticModel
 from partialfair.optimization.problems.local import Interplay, Kinks, no_kinks
 from partialfair.optimization.problems.programs import WITNESS_GAP
 from partialfair.optimization.problems.rows import Capability, check_capabilities
@@ -220,7 +220,7 @@ class _WitnessSearch:
         ``M/2 ‖p‖²``, under those of the constraints, all made elastic. Then M and the interplay of kinks are
         corrected.
         """
-        bounds, shares = StepBounds(*self.at.problem.domain.room(self.at.x)), kinks.shares[:, self.active]
+        bounds, shares = self.at.problem.domain.room(self.at.x), kinks.shares[:, self.active]
         best, total = (np.zeros(self.at.problem.m), np.inf), 1.0
         interplay = Interplay.none(kinks.gaps.size, self.at.x.size)
         for _ in range(_CORRECTIONS):

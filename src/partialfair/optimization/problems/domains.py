@@ -44,11 +44,11 @@ class Box:
         blocked = ((x <= self.low + slack) & (gradient > 0)) | ((x >= self.high - slack) & (gradient < 0))
         return float(np.linalg.norm(np.where(blocked, 0.0, gradient)))
 
-    def room(self, x: Floats) -> tuple[Floats, Floats]:
-        """Return what the faces leave to a step from x: ``low ≤ p ≤ high``; from outside only inwards."""
+    def room(self, x: Floats) -> Box:
+        """Return what the faces leave to a step from x; from outside it leads inwards only."""
         # 0 is always among the steps, also for a point that rounding left outside.
         low, high = self.bounds(x.size)
-        return np.minimum(low - x, 0.0), np.maximum(high - x, 0.0)
+        return Box(np.minimum(low - x, 0.0), np.maximum(high - x, 0.0))
 
     def bounds(self, n: int) -> tuple[Floats, Floats]:
         """Return lower and upper bounds of n coordinates."""

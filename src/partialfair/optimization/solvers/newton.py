@@ -10,7 +10,7 @@ from scipy.optimize import OptimizeResult, minimize
 
 from partialfair.exceptions import InputError
 from partialfair.optimization.problems import Capability, PointValues, Problem, ProblemPoint
-from partialfair.optimization.problems.elastic import ElasticModel, StepBounds
+from partialfair.optimization.problems.elastic import ElasticModel
 from partialfair.optimization.problems.local import no_kinks
 from partialfair.optimization.solvers.descent import DESCENT
 from partialfair.optimization.solvers.result import Ended, Run, Solver
@@ -191,7 +191,7 @@ def _newton_step(at: ProblemPoint, ridge: float) -> tuple[Floats, float]:
     """Return the Newton step within the domain, and the ridge that a singular Hessian needed."""
     problem, concave_part, held = at.problem, 1.0, 0.0
     convex, concave = at.objective_hessians()
-    no_rows, bounds = np.empty((0, problem.n)), StepBounds(*problem.domain.room(at.x))
+    no_rows, bounds = np.empty((0, problem.n)), problem.domain.room(at.x)
     while True:
         check_clock()
         try:
