@@ -15,7 +15,7 @@ from partialfair.constraints.surrogates import Surrogate, surrogate
 from partialfair.exceptions import InputError
 from partialfair.optimization.models import GroupTerms
 from partialfair.optimization.objectives import AUC, LossSettings, PartialAUC, Squared, read_loss
-from partialfair.optimization.solvers import SOLVERS, Newton, Solver, as_solver
+from partialfair.optimization.solvers import SOLVERS, Newton, Solver
 from partialfair.training import NAMED_CONSTRAINTS, Automatic, FitSettings, NamedConstraint, record_of
 from partialfair.utils.checks import (
     check_choice,
@@ -232,11 +232,13 @@ def read_solver(estimator: Any, constraints: Sequence[Constraint]) -> Solver:
     if not isinstance(wanted, str):
         if isinstance(wanted, type):
             raise InputError(f"solver must be an object, {wanted.__name__}(), not its class")
-        if not callable(getattr(wanted, "solve", None)):
-            raise InputError(f"solver must be a name or an object with a method solve, not {wanted!r}")
+        if not isinstance(wanted, Solver):
+            raise InputError(
+                f"solver must be a name or a Solver of partialfair.optimization.solvers, not {wanted!r}"
+            )
         if max_iter is not None:
             raise InputError("solver is an object with settings of its own, so max_iter must not be given")
-        return as_solver(wanted)
+        return wanted
     check_choice(wanted, "solver", SOLVERS)
     settings = {} if max_iter is None else {"max_iter": max_iter}
     # Convex and smooth: Newton's method, whatever solver the constraints would have.
