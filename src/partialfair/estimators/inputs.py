@@ -114,7 +114,7 @@ def check_sample_groups(
     check_groups(grouped)
     remark = overfitted_gap_warning(grouped, cells)
     if remark is not None:
-        warnings.warn(remark, stacklevel=5)
+        warnings.warn(remark, stacklevel=4)
 
 
 def read_features(

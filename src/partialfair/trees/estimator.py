@@ -235,33 +235,6 @@ class PartialFairTrees(PartialFairEstimator):
         self.callback = callback
         self.verbose = verbose
 
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        *,
-        sensitive_features: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        clusters: ArrayLike | None = None,
-    ) -> Self:
-        """Train the model, unless it is fitted, and refit its leaf values.
-
-        Parameters
-        ----------
-        X : (n, d)
-            Whatever the model accepts: with missing values and categories, where it does.
-        y : (n,)
-            Labels of two classes, or numbers.
-        sensitive_features : (n,) or (n, q)
-            Group of each row; several columns are crossed. Not needed with ``sensitive_columns``.
-        sample_weight : (n,)
-            Weight 2 is the row twice, weight 0 the row absent: in training, in the loss and in the groups'
-            distributions.
-        clusters : (n,)
-            As in `PartialFairClassifier`, with ``enforce="population"``.
-        """
-        return self._fit(X, y, sensitive_features, sample_weight, clusters)
-
     def _fit_samples(
         self,
         samples: Samples,
@@ -290,7 +263,7 @@ class PartialFairTrees(PartialFairEstimator):
             warnings.simplefilter("always")
             earlier = leaves.refit(refit, deadline, earlier)
         for remark in caught:  # as issued where fit was called
-            warnings.warn(str(remark.message).replace(*_ADVICE), remark.category, stacklevel=4)
+            warnings.warn(str(remark.message).replace(*_ADVICE), remark.category, stacklevel=3)
         written = initial.with_coefficients(refit.coef_, refit.intercept_)
 
         self.initial_estimator_, self.model_ = initial.ensemble.model, written.ensemble.model
