@@ -23,9 +23,10 @@ from partialfair.data.samples import Samples
 from partialfair.estimators.base import PartialFairEstimator
 from partialfair.estimators.inputs import check_sample_groups
 from partialfair.estimators.parameters import FitTask, read_deadline
+from partialfair.exceptions import InputError
 from partialfair.optimization.solvers import Record, Solver, Status
 from partialfair.training import EarlierFits, Offset
-from partialfair.trees.alpha import check_alpha, choose_alpha, hold_out_for_alpha
+from partialfair.trees.alpha import choose_alpha, hold_out_for_alpha
 from partialfair.trees.base_estimators import (
     check_model,
     name_model_in_errors,
@@ -46,7 +47,7 @@ from partialfair.trees.refitting import (
     loss_of,
 )
 from partialfair.trees.stored import check_stored_trees, pack_model, unpack_model
-from partialfair.utils.checks import refuse_lazy
+from partialfair.utils.checks import refuse_lazy, shown
 from partialfair.utils.typing import ArrayLike, Floats, GapScale, IntervalLike
 
 if TYPE_CHECKING:
@@ -390,7 +391,10 @@ class PartialFairTrees(PartialFairEstimator):
         self._read_constraints()
 
     def _check_alpha(self) -> None:
-        check_alpha(self.alpha)
+        if not isinstance(self.alpha, str):
+            super()._check_alpha()
+        elif self.alpha != "auto":
+            raise InputError(f"alpha must be a number or 'auto', not {shown(self.alpha)}")
 
     def _read_constraints(self) -> tuple[Constraint, ...]:
         constraints: tuple[Constraint, ...] = linear_estimator(self)._read_constraints()
