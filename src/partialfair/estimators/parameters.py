@@ -159,19 +159,17 @@ def read_constraints(estimator: Any) -> tuple[Constraint, ...]:
             )
     # Objects only: parameters of the estimator would be ignored.
     if not any(isinstance(one, str) for one in listed):
-        _refuse_settings_given_twice(estimator)
+        for name, default in _STATED_BY.items():
+            given = getattr(estimator, name)
+            same = np.array_equal(np.asarray(given, dtype=object), np.asarray(default, dtype=object))
+            if given is not None and not same:
+                raise InputError(
+                    f"constraint is an object with settings of its own, so {name} must not be given"
+                )
     return tuple(
         _build_constraint(estimator, NAMED_CONSTRAINTS[one].kind) if isinstance(one, str) else one
         for one in listed
     )
-
-
-def _refuse_settings_given_twice(estimator: Any) -> None:
-    for name, default in _STATED_BY.items():
-        given = getattr(estimator, name)
-        same = np.array_equal(np.asarray(given, dtype=object), np.asarray(default, dtype=object))
-        if given is not None and not same:
-            raise InputError(f"constraint is an object with settings of its own, so {name} must not be given")
 
 
 def _build_constraint(estimator: Any, kind: type[Constraint]) -> Constraint:

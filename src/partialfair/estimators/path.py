@@ -115,8 +115,9 @@ def fairness_path(
     if callback is not None and not callable(callback):
         raise InputError(f"callback must be a function of one PathPoint, not {shown(callback)}")
     gaps = _read_numbers(max_gaps, "max_gaps")[::-1]
-    constraints = [_state_constraint(estimator, gap) for gap in gaps]  # all are checked before any fit
-    stated = constraints[0]
+    # All limits are checked before any fit; the largest comes last.
+    for gap in gaps[::-1]:
+        (stated,) = copy(estimator).set_params(**with_gap(estimator, gap))._read_constraints()
     record = record_of(stated)
     if record is None:
         raise InputError(
@@ -183,10 +184,3 @@ def _check_estimator(estimator: Any, scoring: str) -> None:
     check_choice(scoring, "scoring", SCORINGS)
     if is_regressor(estimator) != (scoring == "r2"):
         raise InputError(f"scoring={scoring!r} does not suit {type(estimator).__name__}")
-
-
-def _state_constraint(estimator: Any, gap: float) -> Constraint:
-    """Return the constraint with that limit, refusing what no model could be fitted with."""
-    constraint: Constraint
-    (constraint,) = copy(estimator).set_params(**with_gap(estimator, gap))._read_constraints()
-    return constraint

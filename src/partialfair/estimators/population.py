@@ -93,7 +93,7 @@ def fit_population(
             setattr(estimator, name, getattr(chosen.model, name))
     estimator.result_ = result = _describe(inner, chosen, train, population, cut, shortfall)
     for remark in _select_remarks(result, remarks[chosen]):
-        warnings.warn(remark, stacklevel=4)
+        warnings.warn(remark, stacklevel=3)
 
 
 @dataclass(frozen=True, eq=False)
