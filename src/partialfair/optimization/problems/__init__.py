@@ -1,4 +1,4 @@
-"""Problems, as reductions over rows of data; certificates of points and the theory's constants."""
+"""Problems, as reductions over rows of data; KKT certificates of points and the theory's constants."""
 
 from partialfair.optimization.problems.certificate import Certificate, certify
 from partialfair.optimization.problems.constrained import PointValues, Problem, ProblemPoint

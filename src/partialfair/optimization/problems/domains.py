@@ -13,7 +13,7 @@ from partialfair.utils.typing import Floats
 _ON_BORDER = 1e-9
 """Points so near to the border, relative to their size, lie on it: there a gradient may point outwards."""
 _NEAR_BORDER = 1e-6
-"""Normals of points so near are offered to certificates: what they prove is counted from x itself."""
+"""Normals of points so near are offered to KKT certificates: what they prove is counted from x itself."""
 
 
 class Domain(Protocol):
