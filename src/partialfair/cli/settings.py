@@ -431,7 +431,7 @@ class ModelSettings(TableFile, EvaluationSettings):
         "--cv FOLDS",
         "Hold out no rows: train on all, and judge models trained like this on all rows out of fold.",
     )
-    verbose: bool = output(bool, "--verbose", "Also say how the fit went: steps, objective, certificate.")
+    verbose: bool = output(bool, "--verbose", "Also say how the fit went: steps, objective, KKT certificate.")
 
     share_flag: ClassVar[str]
     """The option that says how many rows are held out."""
@@ -649,7 +649,7 @@ class TrainSettings(GateOptions, ModelSettings):
                 "out"
             )
         if self.share == 0:
-            raise InputError("--population certifies models on rows held out, so --test-size must be above 0")
+            raise InputError("--population validates models on held-out rows, so --test-size must be above 0")
 
     def record(self) -> dict[str, Any]:
         """Return what was asked for as plain data for JSON."""

@@ -249,7 +249,7 @@ def read_solver(estimator: Any, constraints: Sequence[Constraint]) -> Solver:
 
 
 def choose_scoring(estimator: Any) -> str:
-    """Return how models that held-out rows certify are compared, by what they were trained for."""
+    """Return how models that held-out rows validate are compared, by what they were trained for."""
     if is_regressor(estimator):
         return "r2"
     if isinstance(read_loss(estimator.loss), AUC | PartialAUC):

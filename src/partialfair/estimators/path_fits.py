@@ -81,7 +81,7 @@ class PathPoint(FittedModel):
     max_gap, alpha
         Its limit and penalty; ``max_gap`` is infinite for the model without constraint.
     model
-        The fitted estimator; ``model.result_`` has its status and certificate.
+        The fitted estimator; ``model.result_`` has its status and KKT certificate.
     constraint
         What it is evaluated by, with an interval that was chosen automatically filled in.
     training_gap

@@ -1,4 +1,4 @@
-"""``enforce="population"``: the models of a path, and the best of those that held-out rows certify."""
+"""``enforce="population"``: the models of a path, and the best of those that held-out rows validate."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from partialfair.utils.clock import acknowledge_interrupt, out_of_time
 from partialfair.utils.typing import ArrayLike
 
 # Limits that models are trained for, in units of ``max_gap``. On new data gaps are larger than in training,
-# so the loosest that can be certified is below 1; below 0.1 models are fitted to noise of the training rows.
+# so the loosest that can be validated is below 1; below 0.1 models are fitted to noise of the training rows.
 _TIGHTER = np.geomspace(1.0, 0.1, 8)
 
 
@@ -41,7 +41,7 @@ def fit_population(
     clusters: ArrayLike | None,
     deadline: float,
 ) -> None:
-    """Fit models from loose to strict, certify them on held-out rows, and make the best the estimator's."""
+    """Fit models from loose to strict, validate them on held-out rows, and make the best the estimator's."""
     stated, record = read_bounded_constraint(estimator)
     samples = read_samples(estimator, X, y, groups, weights, clusters).with_weight()
     parts = hold_out(estimator, samples, estimator.validation, clusters, seed_of(estimator))
@@ -50,7 +50,7 @@ def fit_population(
     if not is_rows(estimator.validation) and not (train.n and held_out.n):
         raise InputError(
             f"validation={estimator.validation:g} of {samples.n} rows leaves none to "
-            f"{'train on' if held_out.n else 'certify models on'}"
+            f"{'train on' if held_out.n else 'validate models on'}"
         )
     # The models are fits with exact training gaps; only their choice is about the population.
     inner = estimator._prepare_fits(train).set_params(enforce="exact", sensitive_columns=None, validation=0.2)
@@ -191,7 +191,7 @@ def _describe(
 
 
 def _select_remarks(result: FitResult, others: list[Warning]) -> list[Warning]:
-    """Return what is left open: no certified model, a search cut short; and what the chosen fit warned of.
+    """Return what is left open: no validated model, a search cut short; and what the chosen fit warned of.
 
     How the fit of the chosen model ended does not matter: it answers another question.
     """
