@@ -130,7 +130,7 @@ def no_fits(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.fail("a model was fitted")
 
     monkeypatch.setattr(path, "fit_path", fit)
-    for name in ("fit_path", "fit_population", "fit_unconstrained"):
+    for name in ("fit_path", "fit_population"):
         monkeypatch.setattr(train_report, name, fit)
 
 

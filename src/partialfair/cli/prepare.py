@@ -100,6 +100,8 @@ class Prepared:
         Of the rows held out or in folds: their number in the file, from 1, and columns that identify them.
     folds : (n,)
         The fold of every row; None without.
+    constraint
+        What bounds the gap, or without a constraint what the model is evaluated by.
     notes
         What may surprise.
     """
@@ -114,6 +116,7 @@ class Prepared:
     parts: dict[str, Samples]
     unseen: pd.DataFrame
     folds: Ints | None
+    constraint: Constraint
     notes: tuple[str, ...]
 
     def model(self, classifier: PartialFairEstimator, satisfied: bool | None) -> TableModel:
@@ -181,7 +184,7 @@ def prepare(settings: TableFitSettings, estimator: PartialFairEstimator) -> Prep
     """
     path = settings.file
     # Read first: what no constraint allows raises before any file is opened.
-    constraints = estimator._read_constraints() if settings.is_constrained else ()
+    (constraint,) = estimator._read_constraints()
     # Columns that options name; all others are features.
     used = _used_columns(settings)
     with step(f"reading {path.name}"):
@@ -214,7 +217,9 @@ def prepare(settings: TableFitSettings, estimator: PartialFairEstimator) -> Prep
         rows = replace(rows, groups=_merge_small_groups(rows, split[TRAINING], settings))
     interval = AUTO if settings.interval == AUTO else by_label(settings.interval, rows.groups)
     estimator.set_params(interval=interval)
-    _check_parts(rows, split, folds, interval, settings, constraints)
+    if interval != AUTO:
+        constraint = replace(constraint, interval=interval)
+    _check_parts(rows, split, folds, interval, settings, (constraint,) if settings.is_constrained else ())
     with step("reading columns"):
         features = [name for name in map(str, table.columns) if name not in {*used} - {*settings.categories}]
         columns, notes = read_columns(table, features, split[TRAINING], categories=settings.categories)
@@ -251,6 +256,7 @@ def prepare(settings: TableFitSettings, estimator: PartialFairEstimator) -> Prep
         parts,
         _identify_rows(table, settings, unseen, folds),
         folds,
+        constraint,
         (*_choices(settings, folds), *missing, *notes),
     )
 

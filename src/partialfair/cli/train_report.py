@@ -18,7 +18,7 @@ from partialfair.cli.output import Content, PlainTable, as_options, csv_text, no
 from partialfair.cli.prepare import OUT_OF_FOLD, TRAINING, Prepared, prepare
 from partialfair.cli.report_text import gap_sentence, print_metrics, report_record
 from partialfair.cli.settings import TrainSettings
-from partialfair.cli.training import Notes, build_estimator, fit_path, fit_population, fit_unconstrained
+from partialfair.cli.training import Notes, build_estimator, fit_path, fit_population
 from partialfair.data.groups import group_name
 from partialfair.data.samples import Samples
 from partialfair.estimators import FitResult
@@ -140,19 +140,16 @@ def _fit_models(
     if settings.population:
         unconstrained, constrained = fit_population(prepared, settings, estimator)
         return [_Fitted(_WITHOUT, unconstrained), _Fitted(_WITH, constrained)]
-    if settings.is_constrained:
-        # A path of one limit.
-        points = fit_path(prepared, settings, estimator, notes, small_groups="keep").points
-        named = {_WITHOUT: points[0], _WITH: points[-1]}
-    else:
-        named = {"without a constraint": fit_unconstrained(prepared, settings, estimator)}
-    fold_models = list(named.values())[-1].fold_models
+    # A path of one limit, or of none.
+    points = fit_path(prepared, settings, estimator, notes, small_groups="keep").points
+    names = (_WITHOUT, _WITH) if settings.is_constrained else ("without a constraint",)
+    fold_models = points[-1].fold_models
     n_broken = sum(model.result_.satisfied is False for model in fold_models)
     if n_broken:
         notes.general.append(
             f"in {n_broken} of {len(fold_models)} folds no model was found that keeps the promise in training"
         )
-    return [_Fitted(name, point.model, point.scores) for name, point in named.items()]
+    return [_Fitted(name, point.model, point.scores) for name, point in zip(names, points, strict=True)]
 
 
 def _evaluate_part(
