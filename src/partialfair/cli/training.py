@@ -191,6 +191,11 @@ def fit_population(
     return unconstrained, constrained
 
 
+def chosen_alpha_note(model: Any) -> str:
+    """Say which penalty was chosen for a model."""
+    return f"alpha {model.alpha_:g} was chosen, by loss and gap on training rows that no leaf was grown on"
+
+
 @contextmanager
 def _progress(
     n_models: int, rows: Samples, settings: TableFitSettings
