@@ -57,9 +57,10 @@ class FitTask:
         return bool(self.constraints) or group_terms is not None
 
 
-def read_task(estimator: Any) -> FitTask:
-    """Return what is to be fitted and how, as the parameters state it."""
-    constraints = () if estimator.constraint is None else estimator._read_constraints()
+def read_task(estimator: Any, constraints: tuple[Constraint, ...] | None = None) -> FitTask:
+    """Return what is to be fitted and how, as the parameters state it; constraints may have been read."""
+    if constraints is None:
+        constraints = () if estimator.constraint is None else estimator._read_constraints()
     loss = read_loss(estimator.loss)
     if is_regressor(estimator) and not isinstance(
         loss, Squared
