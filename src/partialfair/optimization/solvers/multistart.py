@@ -12,7 +12,7 @@ from partialfair.optimization.models.limited import Diagonal, LimitedMemory
 from partialfair.optimization.problems import Capability, PointValues, Problem, certify
 from partialfair.optimization.solvers.descent import DESCENT, SECOND_ORDER, Descent, Point, RememberedHessian
 from partialfair.optimization.solvers.newton import EXPECTED_CURVATURE, Newton
-from partialfair.optimization.solvers.result import Callback, Ended, Result, Run, Solver, unconstrained_start
+from partialfair.optimization.solvers.result import Ended, Run, Solver, unconstrained_start
 from partialfair.optimization.solvers.sqp import NewtonSteps
 from partialfair.optimization.solvers.status import Status
 from partialfair.utils.checks import check_count, check_number
@@ -123,55 +123,43 @@ class MultiStartSQP(Solver):
         """Return the solver for a start that is nearly a solution, and soon leads to one or to none."""
         return replace(self, warm=True, max_iter=min(self.max_iter, SETTINGS.steps_again))
 
-    def solve(
-        self,
-        problem: Problem,
-        start: Floats,
-        *,
-        time_limit: float | None = None,
-        callback: Callback | None = None,
-    ) -> Result:
-        """Run until the certificate holds, or say why it does not; Ctrl-C returns the best point so far."""
-        problem.domain.bounds(problem.n)  # or a sentence about domains that are not bounds
-        run = Run(self, problem, self.tol, time_limit, callback)
+    def iterate(self, run: Run, x: Floats) -> Status:
+        """Run until the KKT certificate holds, or say why it does not."""
+        problem, run.tolerance = run.problem, self.tol
         wide = problem.rows.parameters.block_size > self.largest_block
         renewed_after = SETTINGS.renewed_nearby if self.warm else SETTINGS.renewed_after
         exploration = _Exploration(problem, run, self.max_iter, self.tol, renewed_after, wide)
-
-        def algorithm(x: Floats) -> Status:
-            paths: list[_Path] = []
-            try:
-                run.record(0, x)
+        paths: list[_Path] = []
+        try:
+            run.record(0, x)
+            starts = self._starts(problem, x)
+            # 1. On very many rows: explore a sample of them, and go on from where the best path led.
+            scouted = None if self.warm else self._explore_sample(exploration, starts)
+            if scouted is not None:
+                paths.append(scouted)
+                exploration.follow(scouted, exploration.turn_steps)
                 starts = self._starts(problem, x)
-                # 1. On very many rows: explore a sample of them, and go on from where the best path led.
-                scouted = None if self.warm else self._explore_sample(exploration, starts)
-                if scouted is not None:
-                    paths.append(scouted)
-                    exploration.follow(scouted, exploration.turn_steps)
-                    starts = self._starts(problem, x)
-                # 2. Some steps from each start, then ever longer turns, the most promising path first.
-                if scouted is None or not scouted.stationary:
-                    self._explore(exploration, starts, paths)
-                if any(path.stationary for path in paths):
-                    ending = Status.CONVERGED
-                elif self.warm and exploration.without_hessians:
-                    ending = Status.STALLED  # the problem is corrected sooner than solved
-                else:
-                    # 3. Algorithm 1 from the best point: its convex subproblems always lead down.
-                    ending = exploration.descend()
-            except Ended as end:
-                if end.status is not Status.MAX_ITER:
-                    raise
-                ending = Status.MAX_ITER
-            arrived = [path.at for path in paths if path.stationary]
-            if not arrived:
-                return ending
-            # One path may have arrived before the steps ran out.
-            best = min(arrived, key=lambda at: at.objective)
-            run.record(exploration.steps, best.x, PointValues(best.objective, best.constraints))
-            return Status.CONVERGED
-
-        return run.follow(problem.domain.project(start), algorithm)
+            # 2. Some steps from each start, then ever longer turns, the most promising path first.
+            if scouted is None or not scouted.stationary:
+                self._explore(exploration, starts, paths)
+            if any(path.stationary for path in paths):
+                ending = Status.CONVERGED
+            elif self.warm and exploration.without_hessians:
+                ending = Status.STALLED  # the problem is corrected sooner than solved
+            else:
+                # 3. Algorithm 1 from the best point: its convex subproblems always lead down.
+                ending = exploration.descend()
+        except Ended as end:
+            if end.status is not Status.MAX_ITER:
+                raise
+            ending = Status.MAX_ITER
+        arrived = [path.at for path in paths if path.stationary]
+        if not arrived:
+            return ending
+        # One path may have arrived before the steps ran out.
+        best = min(arrived, key=lambda at: at.objective)
+        run.record(exploration.steps, best.x, PointValues(best.objective, best.constraints))
+        return Status.CONVERGED
 
     def _starts(self, problem: Problem, start: Floats) -> Iterator[Floats]:
         """Yield the start given, the best model that gives all rows one score, and random ones around it."""
