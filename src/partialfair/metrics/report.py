@@ -13,6 +13,7 @@ import numpy as np
 from partialfair.data.groups import MAX_GROUPS, Groups, group_name, label_kind
 from partialfair.metrics.bounds import Fluctuation, bound_fluctuation
 from partialfair.metrics.catalogue import METRICS, draw_groups
+from partialfair.metrics.elsewhere import GapElsewhere, groups_gap_elsewhere
 from partialfair.metrics.evaluation import (
     MERGED,
     TOO_FEW,
@@ -322,6 +323,19 @@ class FairnessReport:
                     gaps.append(PairGap(gap.groups, gap.value, low, high, gap.label))
             self._pairs[metric] = sorted(gaps, key=lambda gap: -gap.value)
         return list(self._pairs[metric])
+
+    def elsewhere(self) -> GapElsewhere | None:
+        """Return the largest gap outside the interval; see `gap_elsewhere`. None of intervals by group."""
+        if self.scored.intervals_differ:
+            return None
+        return groups_gap_elsewhere(
+            self.scored,
+            gap_scale=self.gap_scale,
+            confidence=self.confidence,
+            n_resamples=self.n_resamples,
+            min_group_size=self.min_group_size,
+            rng=np.random.default_rng(0),
+        )
 
     def pairs_frame(self) -> pd.DataFrame:
         """One line per metric and pair of groups, the widest gap of each metric first; see `pairs`."""
