@@ -262,7 +262,7 @@ class _Exploration:
     def path(self, start: Floats, like: Descent | None = None) -> _Path:
         """Set out from a start, with nothing known or with what steps on a problem like this one know."""
         problem = self.problem
-        at = problem.at(problem.domain.project(start))
+        at = problem.at(problem.box.project(start))
         self._count(at)
         # The certificate is computed anew at the end, with other multipliers: leave it some room.
         tol = 0.5 * self.tol
@@ -277,7 +277,7 @@ class _Exploration:
             problem.at,
             np.zeros(problem.m),
             tol,
-            problem.domain,
+            problem.box,
             remembered=RememberedHessian(memory, self.renewed_after if self.small else None),
             has_kinks=problem.has_kinks,
             factors=not self.wide,
