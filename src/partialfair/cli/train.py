@@ -39,7 +39,7 @@ def train(settings: TrainSettings) -> TrainReport:
     with notes.collecting():
         if settings.population:
             notes.general.append(_CHOSEN_ON_HELD_OUT_ROWS)
-            models = fit_population(prepared, settings, estimator)
+            models = list(fit_population(prepared, settings, estimator))
         else:
             # A path of one limit, or of none.
             points = fit_path(prepared, settings, estimator, notes, small_groups="keep").points
