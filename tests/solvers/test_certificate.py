@@ -14,12 +14,12 @@ from partialfair.data.groups import encode_groups
 from partialfair.exceptions import InputError
 from partialfair.optimization.models import linear_model
 from partialfair.optimization.objectives import Logistic
-from partialfair.optimization.problems import Ball, Box, Problem, WholeSpace, certify
+from partialfair.optimization.problems import Box, Problem, certify
 from partialfair.optimization.solvers import IDCA, MultiStartSQP, Status
 from tests.sizes import examples
 from tests.solvers.problems import Exact, features, problem, solve_subproblem
 
-DOMAINS = [WholeSpace(), Ball(1.2), Box(-0.5, 0.5)]
+DOMAINS = [Box(), Box(-0.5, 0.5)]
 TOL = 1e-4
 seeds = st.integers(0, 10_000)
 
@@ -136,10 +136,11 @@ def test_huge_multipliers_do_not_hide_the_gradient():
 def test_a_point_outside_the_domain_is_infeasible():
     task = problem()
     x = solve_subproblem(task.linearise(task.trivial_start, mu=0.3))[1]
-    small = problem(domain=Ball(0.9 * np.linalg.norm(x)))
+    half = np.abs(x).max() / 2
+    small = problem(domain=Box(-half, half))
     for mu in (1.0, 100.0):
         found = certify(small, x, mu=mu)
-        assert found.feasibility >= 0.09 * np.linalg.norm(x)
+        assert found.feasibility >= half
         assert found.stationarity >= mu * found.feasibility  # ŵ lies in 𝒲, so it is at least as far
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from partialfair.exceptions import InputError
-from partialfair.optimization.problems import Ball, Box, WholeSpace
+from partialfair.optimization.problems import Box
 from partialfair.optimization.solvers import IDCA, DirectSwitching, Status, Switching
 from tests.solvers.problems import Exact, problem, solve_subproblem
 
@@ -94,8 +94,8 @@ def test_direct_switching_judges_iterates_at_one_tolerance(diminishing):
     assert result.objective < task.evaluate(task.trivial_start).objective - 0.01
 
 
-@pytest.mark.parametrize("domain", [Ball(1.5), Box(-0.4, 0.4)])
-def test_iterates_stay_in_the_domain(domain):
+def test_iterates_stay_in_the_domain():
+    domain = Box(-0.4, 0.4)
     task = problem(domain=domain)
     result = IDCA(max_iter=10).solve(task, task.trivial_start)
     assert result.x == pytest.approx(domain.project(result.x))
@@ -166,9 +166,7 @@ def test_nonfinite_values_end_the_run():
         IDCA().solve(task, start)
 
 
-@pytest.mark.parametrize(
-    "domain", [WholeSpace(), Ball(1.0), Box(np.array([-1.0, -2.0]), np.array([0.5, 2.0]))]
-)
+@pytest.mark.parametrize("domain", [Box(), Box(np.array([-1.0, -2.0]), np.array([0.5, 2.0]))])
 def test_stationarity_is_the_distance_from_the_normal_cone(domain):
     """At the minimiser of ½‖x − c‖² over the set the residual is 0; elsewhere it is not."""
     for centre in (np.array([3.0, -4.0]), np.array([0.1, 0.2])):
@@ -185,7 +183,6 @@ def test_stationarity_is_the_distance_from_the_normal_cone(domain):
         lambda: Switching(epsilon=0.0),
         lambda: DirectSwitching(epsilon=-1.0),
         lambda: DirectSwitching(diminishing=0.0),
-        lambda: Ball(0.0),
         lambda: Box(1.0, 0.0),
     ],
 )

@@ -161,12 +161,6 @@ TABLE = [
         },
     ),
     (
-        lambda **bad: theory.idca_budget(
-            **{"lipschitz": 1.0, "mu": 1.0, "nu": 1.0, "epsilon": 0.1, "decrease": 1.0, **bad}
-        ),
-        {name: [*NUMBERS, 0, -1] for name in ("lipschitz", "mu", "nu", "epsilon", "decrease")},
-    ),
-    (
         lambda **bad: PartialParityAdjuster(**{"max_gap": 0.1, **bad}).fit(SCORES, **GIVEN),
         {
             "max_gap": [*NUMBERS, None, -1, 2],

@@ -15,7 +15,7 @@ from partialfair.constraints.surrogates import Surrogate, surrogate
 from partialfair.exceptions import InputError
 from partialfair.optimization.models import GroupTerms
 from partialfair.optimization.objectives import AUC, LossSettings, PartialAUC, Squared, read_loss
-from partialfair.optimization.solvers import SOLVERS, Newton, Solver, as_solver
+from partialfair.optimization.solvers import SOLVERS, Newton, Solver
 from partialfair.training import NAMED_CONSTRAINTS, Automatic, FitSettings, NamedConstraint, record_of
 from partialfair.utils.checks import (
     check_choice,
@@ -57,9 +57,10 @@ class FitTask:
         return bool(self.constraints) or group_terms is not None
 
 
-def read_task(estimator: Any) -> FitTask:
-    """Return what is to be fitted and how, as the parameters state it."""
-    constraints = () if estimator.constraint is None else estimator._read_constraints()
+def read_task(estimator: Any, constraints: tuple[Constraint, ...] | None = None) -> FitTask:
+    """Return what is to be fitted and how, as the parameters state it; constraints may have been read."""
+    if constraints is None:
+        constraints = () if estimator.constraint is None else estimator._read_constraints()
     loss = read_loss(estimator.loss)
     if is_regressor(estimator) and not isinstance(
         loss, Squared
@@ -159,19 +160,17 @@ def read_constraints(estimator: Any) -> tuple[Constraint, ...]:
             )
     # Objects only: parameters of the estimator would be ignored.
     if not any(isinstance(one, str) for one in listed):
-        _refuse_settings_given_twice(estimator)
+        for name, default in _STATED_BY.items():
+            given = getattr(estimator, name)
+            same = np.array_equal(np.asarray(given, dtype=object), np.asarray(default, dtype=object))
+            if given is not None and not same:
+                raise InputError(
+                    f"constraint is an object with settings of its own, so {name} must not be given"
+                )
     return tuple(
         _build_constraint(estimator, NAMED_CONSTRAINTS[one].kind) if isinstance(one, str) else one
         for one in listed
     )
-
-
-def _refuse_settings_given_twice(estimator: Any) -> None:
-    for name, default in _STATED_BY.items():
-        given = getattr(estimator, name)
-        same = np.array_equal(np.asarray(given, dtype=object), np.asarray(default, dtype=object))
-        if given is not None and not same:
-            raise InputError(f"constraint is an object with settings of its own, so {name} must not be given")
 
 
 def _build_constraint(estimator: Any, kind: type[Constraint]) -> Constraint:
@@ -232,11 +231,13 @@ def read_solver(estimator: Any, constraints: Sequence[Constraint]) -> Solver:
     if not isinstance(wanted, str):
         if isinstance(wanted, type):
             raise InputError(f"solver must be an object, {wanted.__name__}(), not its class")
-        if not callable(getattr(wanted, "solve", None)):
-            raise InputError(f"solver must be a name or an object with a method solve, not {wanted!r}")
+        if not isinstance(wanted, Solver):
+            raise InputError(
+                f"solver must be a name or a Solver of partialfair.optimization.solvers, not {wanted!r}"
+            )
         if max_iter is not None:
             raise InputError("solver is an object with settings of its own, so max_iter must not be given")
-        return as_solver(wanted)
+        return wanted
     check_choice(wanted, "solver", SOLVERS)
     settings = {} if max_iter is None else {"max_iter": max_iter}
     # Convex and smooth: Newton's method, whatever solver the constraints would have.

@@ -19,7 +19,13 @@ from partialfair.estimators.parameters import (
     read_bounded_constraint,
     seed_of,
 )
-from partialfair.estimators.path_fits import Known, PathPoint, evaluate_on, fit_chain, measure_training_gap
+from partialfair.estimators.path_fits import (
+    PathPoint,
+    VariedConstraint,
+    evaluate_on,
+    fit_chain,
+    measure_training_gap,
+)
 from partialfair.exceptions import InputError
 from partialfair.metrics import FairnessReport
 from partialfair.optimization.solvers import Status, decide_status_on_new_rows
@@ -60,8 +66,8 @@ def fit_population(
     error, max_gap = 1 - estimator.confidence, float(stated.max_gap)
     # Stricter than the limit, too: training gaps are smaller than those of new data.
     gaps = sorted({float(stated.max_gap * part) for part in _TIGHTER}, reverse=True)
-    known = (record, record.bounded)
-    points, remarks, cut = _fit_models(inner, parts, gaps, known, scoring, deadline)
+    varied = VariedConstraint(stated, record, record.bounded)
+    points, remarks, cut = _fit_models(inner, parts, gaps, varied, scoring, deadline)
     path = _RememberingPath(
         tuple(points), scoring, held_out, size, "list", record, seed_of(estimator), remarks=remarks
     )
@@ -93,7 +99,7 @@ def fit_population(
             setattr(estimator, name, getattr(chosen.model, name))
     estimator.result_ = result = _describe(inner, chosen, train, population, cut, shortfall)
     for remark in _select_remarks(result, remarks[chosen]):
-        warnings.warn(remark, stacklevel=4)
+        warnings.warn(remark, stacklevel=3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +125,7 @@ def _fit_models(
     estimator: Any,
     parts: HeldOut,
     gaps: list[float],
-    known: Known,
+    varied: VariedConstraint,
     scoring: str,
     deadline: float,
 ) -> tuple[list[PathPoint], dict[PathPoint, list[Warning]], Status | None]:
@@ -143,7 +149,7 @@ def _fit_models(
                 float(estimator.alpha),
                 evaluate_on(parts.evaluated, scoring),
                 keep_remarks,
-                known,
+                varied,
                 deadline=deadline,
                 points=points,
             )
@@ -177,7 +183,7 @@ def _describe(
     of_fit: FitResult = chosen.model.result_
     gaps = of_fit.gaps
     if chosen.unconstrained:
-        gaps = (measure_training_gap(estimator, chosen.model, train)[1],)
+        gaps = (measure_training_gap(chosen.constraint, chosen.model, train)[1],)
     return replace(
         of_fit,
         status=decide_status_on_new_rows(of_fit.status, certified=population.certified, cut=cut),

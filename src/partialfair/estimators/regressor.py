@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy.typing as npt
 from sklearn.base import RegressorMixin
@@ -152,33 +152,6 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         self.random_state = random_state
         self.callback = callback
         self.verbose = verbose
-
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        *,
-        sensitive_features: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        clusters: ArrayLike | None = None,
-    ) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : (n, d)
-            Numbers: array, frame (pandas, polars), sparse matrix, or `CategoricalCodes`.
-        y : (n,)
-            Numbers to predict.
-        sensitive_features : (n,) or (n, q)
-            Group of each row; several columns are crossed. Not needed with ``sensitive_columns``.
-        sample_weight : (n,)
-            Weight 2 is the row twice, weight 0 the row absent: in the loss and in the groups' distributions.
-        clusters : (n,)
-            With ``enforce="population"``, which rows belong together, as several of one person do: they are
-            held out together, and confidence is that of so many clusters.
-        """
-        return self._fit(X, y, sensitive_features, sample_weight, clusters)
 
     def _read_target(self, y: ArrayLike, n_rows: int) -> npt.NDArray[Any]:
         return squarable_vector(read_target(y, n_rows), "y")

@@ -1,8 +1,8 @@
-"""Problems, as reductions over rows of data; KKT certificates of points and the theory's constants."""
+"""Problems, as reductions over rows of data; and KKT certificates of points."""
 
 from partialfair.optimization.problems.certificate import Certificate, certify
 from partialfair.optimization.problems.constrained import PointValues, Problem, ProblemPoint
-from partialfair.optimization.problems.domains import Ball, Box, Domain, WholeSpace
+from partialfair.optimization.problems.domains import EVERYWHERE, Box
 from partialfair.optimization.problems.ranks import Cells, Counts, SortedRanks, WeightedScores
 from partialfair.optimization.problems.rows import (
     Capability,
@@ -15,21 +15,19 @@ from partialfair.optimization.problems.rows import (
     ShardRows,
     TrainingData,
 )
-from partialfair.optimization.problems.subproblem import ProblemConstants, Subproblem, estimate_constants
+from partialfair.optimization.problems.subproblem import Subproblem
 
 __all__ = [
-    "Ball",
+    "EVERYWHERE",
     "Box",
     "Capability",
     "Cells",
     "Certificate",
     "Counts",
-    "Domain",
     "InMemoryData",
     "InMemoryRows",
     "PointValues",
     "Problem",
-    "ProblemConstants",
     "ProblemPoint",
     "Reduction",
     "Rows",
@@ -40,7 +38,5 @@ __all__ = [
     "Subproblem",
     "TrainingData",
     "WeightedScores",
-    "WholeSpace",
     "certify",
-    "estimate_constants",
 ]

@@ -38,7 +38,7 @@ import numpy as np
 
 from partialfair.exceptions import InputError
 from partialfair.optimization.problems.constrained import Problem, ProblemPoint
-from partialfair.optimization.problems.elastic import ElasticModel, StepBounds
+from partialfair.optimization.problems.elastic import ElasticModel
 from partialfair.optimization.problems.local import Interplay, Kinks, no_kinks
 from partialfair.optimization.problems.programs import WITNESS_GAP
 from partialfair.optimization.problems.rows import Capability, check_capabilities
@@ -220,26 +220,22 @@ class _WitnessSearch:
         ``M/2 ‖p‖²``, under those of the constraints, all made elastic. Then M and the interplay of kinks are
         corrected.
         """
-        domain = self.at.problem.domain
-        normals, bounds = domain.normals(self.at.x), StepBounds(*domain.room(self.at.x))
-        values = np.concatenate([weight * self.slack, np.zeros(len(normals))])
-        shares = np.hstack([kinks.shares[:, self.active], np.zeros((kinks.gaps.size, len(normals)))])
+        bounds, shares = self.at.problem.domain.room(self.at.x), kinks.shares[:, self.active]
         best, total = (np.zeros(self.at.problem.m), np.inf), 1.0
         interplay = Interplay.none(kinks.gaps.size, self.at.x.size)
         for _ in range(_CORRECTIONS):
             step = ElasticModel(
                 _Multiple(self.mu * total),
                 self.gradient + interplay.slope,
-                np.vstack([self.rows, normals]),
+                self.rows,
                 replace(kinks.with_interplay(interplay), shares=shares),
                 _LARGEST_MULTIPLIER,
                 bounds,
                 WITNESS_GAP,
-            ).step(values)
-            multipliers = step.multipliers[: self.active.size]  # the rest are those of normals
-            guess, total = total, 1 + float(multipliers.sum())
+            ).step(weight * self.slack)
+            guess, total = total, 1 + float(step.multipliers.sum())
             every = np.zeros(self.at.problem.m)
-            every[self.active] = multipliers
+            every[self.active] = step.multipliers
             expected = self._distance(every, step.kink_multipliers, kinks, interplay)
             interplay = self.at.interplay(kinks, every, step.kink_multipliers)
             proven = self._distance(every, step.kink_multipliers, kinks, interplay)

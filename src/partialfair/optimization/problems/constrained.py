@@ -16,7 +16,7 @@ from partialfair.constraints import ConstraintBlock
 from partialfair.constraints.dc import JoinedBank, Slopes
 from partialfair.optimization.models.blocks import ArrowMatrix
 from partialfair.optimization.objectives import Difference, Loss, Objective
-from partialfair.optimization.problems.domains import Domain, WholeSpace
+from partialfair.optimization.problems.domains import EVERYWHERE, Box
 from partialfair.optimization.problems.local import Interplay, Kinks, Local, find_kinks
 from partialfair.optimization.problems.ranks import Cells
 from partialfair.optimization.problems.reductions import (
@@ -110,7 +110,7 @@ class Problem:
     loss: Loss | Difference
     constraints: ConstraintBlock
     alpha: Floats | float = 0.0
-    domain: Domain = field(default_factory=WholeSpace)
+    domain: Box = EVERYWHERE
     mean_target: float = 0.0
     n_passes: int = field(default=0, init=False)
     share: float = field(default=1.0, init=False)
@@ -132,7 +132,7 @@ class Problem:
         objective: Objective,
         constraints: ConstraintBlock,
         alpha: Floats | float = 0.0,
-        domain: Domain | None = None,
+        domain: Box = EVERYWHERE,
         *,
         n_shards: int | None = None,
         cells: Cells | None = None,
@@ -160,7 +160,7 @@ class Problem:
         objective: Objective,
         constraints: ConstraintBlock,
         alpha: Floats | float = 0.0,
-        domain: Domain | None = None,
+        domain: Box = EVERYWHERE,
     ) -> Problem:
         """State a problem about rows that lie anywhere; of the objective only the loss and mean are used."""
         # Where formulas compare rows with each other, the data must give all of them at once.
@@ -170,7 +170,7 @@ class Problem:
             objective.loss,
             constraints.without_members(),
             alpha,
-            WholeSpace() if domain is None else domain,
+            domain,
             objective.mean_target,
         )
 

@@ -9,11 +9,11 @@ import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
 from partialfair.exceptions import InputError
-from partialfair.optimization.problems import Capability, PointValues, Problem, ProblemPoint, WholeSpace
-from partialfair.optimization.problems.elastic import ElasticModel, StepBounds
+from partialfair.optimization.problems import Capability, PointValues, Problem, ProblemPoint
+from partialfair.optimization.problems.elastic import ElasticModel
 from partialfair.optimization.problems.local import no_kinks
 from partialfair.optimization.solvers.descent import DESCENT
-from partialfair.optimization.solvers.result import Callback, Ended, Result, Run, Solver
+from partialfair.optimization.solvers.result import Ended, Run, Solver
 from partialfair.optimization.solvers.status import CUT_SHORT, Status
 from partialfair.utils.checks import check_count, check_number
 from partialfair.utils.clock import check_clock
@@ -89,27 +89,16 @@ class Newton(Solver):
         check_count(self.max_iter, "max_iter of Newton")
         check_number(self.tol, "tol of Newton", above=0.0)
 
-    def solve(
-        self,
-        problem: Problem,
-        start: Floats,
-        *,
-        time_limit: float | None = None,
-        callback: Callback | None = None,
-    ) -> Result:
+    def iterate(self, run: Run, x: Floats) -> Status:
         """Run until the gradient vanishes; the status says whether it did."""
+        problem = run.problem
         if problem.m:
             raise InputError("Newton solves problems without constraints")
-        problem.domain.bounds(problem.n)  # or a sentence about domains that are not bounds
-        run = Run(self, problem, 0.0, time_limit, callback)
-        small = problem.rows.parameters.block_size <= self.largest_block
-
-        def algorithm(x: Floats) -> Status:
-            run.record(0, x)
-            x = self._nearer(problem, x)
-            return self._factor(problem, x, run) if small else self._conjugate(problem, x, run)
-
-        return run.follow(problem.domain.project(start), algorithm)
+        run.record(0, x)
+        x = self._nearer(problem, x)
+        if problem.rows.parameters.block_size <= self.largest_block:
+            return self._factor(problem, x, run)
+        return self._conjugate(problem, x, run)
 
     def _nearer(self, problem: Problem, start: Floats) -> Floats:
         """Return the minimum of a sample of the rows, if they are many and the start is far from theirs."""
@@ -166,7 +155,7 @@ class Newton(Solver):
             x = problem.domain.project(units * ended.x)
             return problem.domain.stationarity(x, ended.jac / units) <= self.tol
 
-        bounded = not isinstance(problem.domain, WholeSpace)
+        bounded = not problem.domain.is_unbounded
         # Far from the minimum steps by gradients alone cost least; with bounds they must lead all the way.
         ended = minimize(
             lambda scaled: at(scaled).objective,
@@ -202,7 +191,7 @@ def _newton_step(at: ProblemPoint, ridge: float) -> tuple[Floats, float]:
     """Return the Newton step within the domain, and the ridge that a singular Hessian needed."""
     problem, concave_part, held = at.problem, 1.0, 0.0
     convex, concave = at.objective_hessians()
-    no_rows, bounds = np.empty((0, problem.n)), StepBounds(*problem.domain.room(at.x))
+    no_rows, bounds = np.empty((0, problem.n)), problem.domain.room(at.x)
     while True:
         check_clock()
         try:
