@@ -17,7 +17,7 @@ from partialfair_paper.store import Store
 from partialfair_paper.target import Scope, Target
 from partialfair_paper.targets import TARGETS
 
-_TITLE = "Reproducing the paper"
+_TITLE = "Reproducing the paper: results"
 _REMARKS = (
     "Fairness is 1 − gap on test rows. The gap is on the absolute scale, as in the paper's tables: its "
     "definition divides by the width of the interval, its numbers do not.",
