@@ -1,5 +1,6 @@
 """What is not run rots: the code in the README and the docs, and what makes the pictures."""
 
+import pkgutil
 import re
 from contextlib import ExitStack
 from unittest.mock import patch
@@ -50,6 +51,25 @@ def test_links_lead_somewhere(page):
     targets = re.findall(r"\]\(([^)#]+)|src=\"([^\"]+)", page.read_text())
     local = [one or other for one, other in targets if not one.startswith("http")]
     assert all((page.parent / target).exists() for target in local)
+
+
+def is_there(name):
+    """Whether a dotted name is a module, or an attribute of one."""
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_names_of_the_package_are_there(page):
+    """Dotted names in the text; a name before a slash is a schema, and groups of entry points are none."""
+    for optional in ("torch", "onnx"):
+        pytest.importorskip(optional)
+    named = set(re.findall(r"`(partialfair(?:_paper)?(?:\.\w+)+)(?![\w/.])", page.read_text()))
+    entry_points = {"partialfair.commands", "partialfair.extensions"}
+    assert [name for name in sorted(named - entry_points) if not is_there(name)] == []
 
 
 def sections_of(page):
