@@ -47,7 +47,7 @@ _REMARKS_ON_TABLES = (
 _REMARKS_ON = {
     "bank": "bank is compared by changes against the unconstrained model: the paper's encoding of it is not "
     "known, and with ours that model is less accurate by 0.002. By so much accuracies of ours are raised in "
-    "tables beside the paper's, but for that of the unconstrained model itself.",
+    "tables next to the paper's, but for that of the unconstrained model itself.",
     "acs_income": "ACS here has 92% of the paper's rows, and the two unconstrained models already differ by "
     "0.016 in accuracy: what is compared there is not the same model. Our intra-group models are less fair "
     "than the unconstrained one and no more accurate, so that it is what their rows in Table 2 show.",
