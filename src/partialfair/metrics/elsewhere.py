@@ -37,7 +37,7 @@ from partialfair.metrics.inputs import ScoredGroups, Setting, check_gap_scale, r
 from partialfair.metrics.partial import WorstGap, statistical_parity_gap
 from partialfair.metrics.resampling import Resamples, resample
 from partialfair.utils.checks import check_count, check_fraction, random_generator, refuse_lazy
-from partialfair.utils.text import fixed
+from partialfair.utils.text import fixed, shorten
 from partialfair.utils.typing import (
     ArrayLike,
     Floats,
@@ -49,7 +49,7 @@ from partialfair.utils.typing import (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GapElsewhere:
     """The largest statistical-parity gap outside an interval.
 
@@ -86,6 +86,9 @@ class GapElsewhere:
     confidence: float
     gap_scale: GapScale
 
+    def __repr__(self) -> str:
+        return f"<GapElsewhere: {fixed(self.gap)} ({fixed(self.low)} to {fixed(self.high)}), {self.place}>"
+
     @property
     def worse_off(self) -> GroupLabel:
         """The group of the worst pair of which fewer are above the score at which they differ most."""
@@ -98,10 +101,8 @@ class GapElsewhere:
         if self.gap == 0:
             return f"ranks {low}–{high}%"
         better_off = self.groups[int(np.argmax(self.ranks))]
-        return (
-            f"ranks {low}–{high}%, where {group_name(self.worse_off)} is worse off than "
-            f"{group_name(better_off)}"
-        )
+        worse, better = (shorten(group_name(label)) for label in (self.worse_off, better_off))
+        return f"ranks {low}–{high}%, where {worse} is worse off than {better}"
 
     @property
     def statement(self) -> str:
@@ -113,7 +114,7 @@ class GapElsewhere:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ElsewhereComparison:
     """The largest gap outside the interval under two models, such as without and with a constraint.
 
@@ -125,6 +126,9 @@ class ElsewhereComparison:
 
     before: GapElsewhere
     after: GapElsewhere
+
+    def __repr__(self) -> str:
+        return f"<ElsewhereComparison: {fixed(self.before.gap)} before, {fixed(self.after.gap)} after>"
 
     @property
     def statement(self) -> str:

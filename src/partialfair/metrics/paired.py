@@ -159,7 +159,13 @@ class GapComparison:
         return pd.DataFrame(lines, columns=columns).set_index("metric")
 
     def __repr__(self) -> str:
-        return f"<GapComparison of {len(self.rows)} metrics>\n{self.to_frame().to_string()}"
+        shown = "; ".join(
+            f"{row.metric} {METRICS[row.metric].text(row.difference)}, {row.verdict}" for row in self.rows[:1]
+        )
+        return f"<GapComparison of {len(self.rows)} metrics: {shown}>"
+
+    def __str__(self) -> str:
+        return f"{self!r}\n{self.to_frame().to_string()}"
 
 
 def compare_gaps(
