@@ -117,9 +117,9 @@ class TestIntervals:
         assert told["low"] < told["gap"]
         row = found["metrics"]["statistical_parity"]
         assert told["gap"] == pytest.approx(row["value"])
-        assert found["notes"][0].startswith("the interval was chosen for its wide gap")
+        assert found["notes"][0].startswith("the interval was chosen for its large gap")
         assert "allow for it" in found["notes"][0]
-        assert "chosen for its wide gap" in " ".join(run(*auto).out.split())
+        assert "chosen for its large gap" in " ".join(run(*auto).out.split())
         gate = ("--fail-above", 0.1, "--fail-on")
         run(*auto, *gate, "exceeds").assert_refused("--fail-on exceeds", "--interval auto", "same rows")
         assert run(*auto, *gate, "unproven").code == 1
