@@ -14,7 +14,13 @@ from partialfair.cli.intervals import AUTO, interval_record
 from partialfair.cli.output import Content, PlainTable, as_options, csv_text, note_line, step
 from partialfair.cli.prepare import Prepared, prepare
 from partialfair.cli.settings import SCORINGS, PathSettings
-from partialfair.cli.train_report import HELD_OUT_FILE, MODEL, OUT_OF_FOLD_FILE, chosen_alpha_note
+from partialfair.cli.train_report import (
+    HELD_OUT_FILE,
+    MODEL,
+    OUT_OF_FOLD_FILE,
+    chosen_alpha_note,
+    outside_record,
+)
 from partialfair.cli.training import Notes, build_estimator, fit_path
 from partialfair.data.groups import group_name
 from partialfair.estimators.path import FairnessPath, PathPoint
@@ -94,6 +100,7 @@ class Frontier:
                 **line,
                 "satisfied": point.model.result_.satisfied,
                 "obstacle": point.model.result_.obstacle,
+                "outside": outside_record(point.model.result_),
                 "worst_pair": [group_name(label) for label in self._gap(point).groups],
                 "chosen": point is self.chosen,
             }

@@ -20,6 +20,7 @@ from partialfair.cli.report_text import gap_sentence, print_metrics, report_reco
 from partialfair.cli.settings import TrainSettings
 from partialfair.cli.training import Notes, build_estimator, fit_path, fit_population, fit_unconstrained
 from partialfair.data.groups import group_name
+from partialfair.data.intervals import as_interval_set, ranks_text
 from partialfair.data.samples import Samples
 from partialfair.estimators import FitResult
 from partialfair.estimators.base import PartialFairEstimator
@@ -300,6 +301,9 @@ class TrainReport:
                 return answer
             return f"promise NOT kept: {answer}; {as_options(result.obstacle or '')}"
         gap = f"the {METRICS[settings.metric].title} gap of the training rows is {result.gap:.4g}"
+        if not result.satisfied_outside:
+            reason = "those next to the interval exceed their limits"
+            return f"promise NOT kept: {gap}, but {as_options(result.obstacle or reason)}"
         if result.satisfied:
             return f"promise kept: {gap}, at most {settings.max_gap:g} was asked for"
         reason = "" if result.obstacle is None else f" (in the way: {result.obstacle})"
@@ -345,6 +349,7 @@ class TrainReport:
                 "max_violation": result.max_violation,
                 "exact_training_gap": result.gap,
                 "obstacle": result.obstacle,
+                "outside": outside_record(result),
                 "population": None if result.population is None else _population_record(result.population),
                 "steps": result.history[-1].step,
                 "passes": result.history[-1].passes,
@@ -467,6 +472,12 @@ class TrainReport:
         """Say whether the constraint is satisfied, and what to do if not."""
         if self.answer is not None:
             out.print(Text(self.answer, style="" if self.result.satisfied else "red"))
+        for piece in outside_record(self.result):
+            where = ranks_text(as_interval_set(tuple(piece["interval"])))
+            out.print(
+                f"next to the interval, ranks {where}: training gap {piece['gap']:.4g}, "
+                f"{piece['limit']:.4g} without a constraint"
+            )
         if self.result.satisfied is False:
             larger = "more rows, or a larger --test-size, bring bounds closer; "
             more = larger if self.settings.population else ""
@@ -517,6 +528,19 @@ def _parameters_record(model: TableModel) -> dict[str, Any]:
             for block, row in zip(blocks, coefficients, strict=True)
         },
     }
+
+
+def outside_record(result: FitResult) -> list[dict[str, Any]]:
+    """Return the limits next to the interval, and the training gaps there."""
+    return [
+        {
+            "interval": interval_record(constraint.interval),
+            "limit": constraint.max_gap,
+            "gap": gap.value,
+            "worst_pair": [group_name(label) for label in gap.groups],
+        }
+        for constraint, gap in zip(result.outside, result.outside_gaps, strict=True)
+    ]
 
 
 def _population_record(population: Population) -> dict[str, Any]:

@@ -228,7 +228,8 @@ class FairnessPath:
 
         But with probability ``error`` the gap in the population is at most ``max_gap`` for all of them.
         """
-        ordered = order_by_training_gap(self.points)
+        # Training rows alone say which models violate a limit outside; held-out rows have no influence on it.
+        ordered = order_by_training_gap([one for one in self.points if one.model.result_.satisfied_outside])
         places = certify_places(
             len(ordered), error, lambda k, level: self._bound(ordered[k], level) <= max_gap
         )
@@ -269,7 +270,11 @@ class FairnessPath:
         Without a guarantee: the estimate may be too small by chance, and choosing makes that likelier.
         """
         check_number(max_gap, "max_gap", low=0.0, high=self.record.kind.largest_gap)
-        enough = [point for point in self.points if self.gap(point).value <= max_gap]
+        enough = [
+            point
+            for point in self.points
+            if self.gap(point).value <= max_gap and point.model.result_.satisfied_outside
+        ]
         if not enough:
             least = min(self.gap(point).value for point in self.points)
             raise InputError(

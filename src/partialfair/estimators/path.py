@@ -18,7 +18,7 @@ from partialfair.estimators.inputs import read_samples
 from partialfair.estimators.parameters import is_rows, read_seed
 from partialfair.estimators.path_fits import SCORINGS, PathPoint, fit_points, with_gap
 from partialfair.exceptions import InputError
-from partialfair.training import record_of
+from partialfair.training import check_outside, record_of
 from partialfair.utils.checks import check_choice, check_count, check_number, refuse_lazy, shown
 from partialfair.utils.typing import ArrayLike, SmallGroups
 
@@ -116,6 +116,8 @@ def fairness_path(
         raise InputError(f"callback must be a function of one PathPoint, not {shown(callback)}")
     gaps = _read_numbers(max_gaps, "max_gaps")[::-1]
     constraints = [_state_constraint(estimator, gap) for gap in gaps]  # all are checked before any fit
+    if estimator.outside == "no_worse":
+        check_outside(constraints[:1])
     stated = constraints[0]
     record = record_of(stated)
     if record is None:
