@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -48,6 +49,22 @@ def law_school(column):
 
 def hook_ratio(batch):
     return float(entry("torch_step", "ratio", batch=batch))
+
+
+def epoch_percent(batch):
+    """By how much an epoch with the hook is longer, in percent."""
+    return 100 * (float(entry("torch_step", "ratio of epochs", batch=batch)) - 1)
+
+
+def excess(share):
+    """Of how many real problems the excess is at most this share."""
+    return sum(value <= share for value in excesses("real"))
+
+
+def excesses(family):
+    """Of fits that found a model: excess over the reference, less what rounding may be."""
+    found = [row["beyond"] for row in rows_of("optimality") if row["problem"].startswith(f"{family}/")]
+    return [float(value) for value in found if value != "none"]
 
 
 def tight(method):
@@ -111,6 +128,20 @@ QUOTES = [
     Quote("docs/torch.md", f"{NUMBER} times as much with the hook at batches of 64", lambda: hook_ratio(64)),
     Quote("docs/torch.md", f"{NUMBER} times at 256", lambda: hook_ratio(256)),
     Quote("docs/torch.md", f"{NUMBER} times at 512", lambda: hook_ratio(512)),
+    Quote("docs/torch.md", f"images cost {NUMBER}% more time at batches of 64", lambda: epoch_percent(64)),
+    Quote("docs/torch.md", f"{NUMBER}% at 256", lambda: epoch_percent(256)),
+    Quote("docs/torch.md", f"{NUMBER}% at 512", lambda: epoch_percent(512)),
+    Quote("README.md", f"takes {NUMBER}% longer with batches of 512", lambda: epoch_percent(512)),
+    Quote("README.md", f"and {NUMBER}% with batches of 64", lambda: epoch_percent(64)),
+    Quote("docs/training.md", f"Of {NUMBER} problems on real data", lambda: len(excesses("real"))),
+    Quote("docs/training.md", f"the excess is at most 1% in {NUMBER}", lambda: excess(0.01)),
+    Quote("docs/training.md", f"at most 2% in {NUMBER}", lambda: excess(0.02)),
+    Quote("docs/training.md", f"at most 5% in {NUMBER}", lambda: excess(0.05)),
+    Quote("docs/training.md", f"at most 10% in {NUMBER}", lambda: excess(0.1)),
+    Quote("docs/training.md", f"10% in the other {NUMBER}", lambda: len(excesses("real")) - excess(0.1)),
+    Quote("docs/training.md", f"the median is {NUMBER}%", lambda: 100 * median(excesses("real"))),
+    Quote("docs/training.md", f"the largest {NUMBER}%", lambda: 100 * max(excesses("real"))),
+    Quote("docs/training.md", f"Of {NUMBER} small synthetic problems", lambda: len(excesses("two-feature"))),
 ]  # fmt: skip
 
 

@@ -28,21 +28,15 @@ import numpy as np
 import pandas as pd
 import skops.io  # noqa: F401 - by load_model, in every child if not here
 import xgboost
-from sklearn.cluster import KMeans
 from sklearn.ensemble import (
-    BaggingClassifier,
     ExtraTreesRegressor,
     GradientBoostingClassifier,
     HistGradientBoostingClassifier,
-    IsolationForest,
     RandomForestClassifier,
 )
 from sklearn.linear_model import LogisticRegression
-from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC
-from sklearn.tree import DecisionTreeClassifier
 
 from partialfair import PartialFairClassifier, load_model
 from partialfair.exceptions import InputError
@@ -146,26 +140,15 @@ _MODELS: dict[str, Callable[[], Any]] = {
     "extra trees in a pipeline": lambda: _fitted(
         make_pipeline(StandardScaler(), ExtraTreesRegressor(3, max_depth=3, random_state=0))
     ),
-    "isolation forest": lambda: _fitted(
-        IsolationForest(n_estimators=3, max_samples=20, max_features=2, random_state=0)
-    ),
     "boosting": lambda: _fitted(GradientBoostingClassifier(n_estimators=4, max_depth=2)),
-    "boosting of three classes": lambda: _fitted(GradientBoostingClassifier(n_estimators=2, max_depth=2), 3),
     "histograms in an adjuster": lambda: _adjuster(_fitted(_histograms())),
     "histograms of three classes": lambda: _fitted(_histograms(), 3),
-    "bagged trees": lambda: _fitted(
-        BaggingClassifier(DecisionTreeClassifier(max_depth=2), 3, random_state=0)
-    ),
     "lightgbm in a pipeline": lambda: _fitted(make_pipeline(StandardScaler(), _lightgbm())),
     "refitted lightgbm": lambda: _refitted(_lightgbm(), _frame()),
     "refitted xgboost": lambda: _refitted(_xgboost(), _frame()),
     "refitted histograms": lambda: _refitted(_histograms(categorical_features="from_dtype"), _frame()),
     "refitted boosting": lambda: _refitted(GradientBoostingClassifier(n_estimators=3), _rows()[0]),
     "refitted forest": lambda: _refitted(RandomForestClassifier(3, max_depth=3, random_state=0), _rows()[0]),
-    "neighbors": lambda: _fitted(KNeighborsClassifier(3, algorithm="brute", metric="manhattan")),
-    "clusters": lambda: _fitted(make_pipeline(StandardScaler(), KMeans(3, n_init=1, random_state=0))),
-    "support vectors in an adjuster": lambda: _adjuster(_fitted(SVC())),
-    "support vectors of three classes": lambda: _fitted(SVC(decision_function_shape="ovo"), 3),
     "linear": lambda: _fitted(PartialFairClassifier(constraint=None)),
     "linear in an adjuster": lambda: _adjuster(
         _fitted(make_pipeline(StandardScaler(), LogisticRegression()))

@@ -20,7 +20,6 @@ import pytest
 import sklearn
 from scipy import sparse
 from sklearn.compose import make_column_selector, make_column_transformer
-from sklearn.ensemble import BaggingClassifier
 from sklearn.exceptions import InconsistentVersionWarning
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
@@ -504,15 +503,3 @@ def test_a_scaler_whose_parts_do_not_fit_is_refused(name):
     setattr(scaler, name, 4 if name == "n_features_in_" else np.ones(4))
     with pytest.raises(InputError, match="its StandardScaler has parts that do not fit"):
         check_models(scaler)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("estimators_features_", [np.array([0, 3])] * 2), ("classes_", np.array([0])), ("n_features_in_", 2)],
-)
-def test_bagging_whose_parts_do_not_fit_is_refused(name, value):
-    model = BaggingClassifier(LogisticRegression(), 2, random_state=0).fit(np.eye(3), [0, 1, 1])
-    check_models(model)
-    setattr(model, name, value)
-    with pytest.raises(InputError, match="its BaggingClassifier has parts that do not fit"):
-        check_models(model)

@@ -10,10 +10,9 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from partialfair.data.categoricals import CategoricalCodes
 from partialfair.datasets.source import (
@@ -33,7 +32,6 @@ from partialfair.utils.files import scratch, write_files
 if TYPE_CHECKING:
     import pandas as pd
 
-    from partialfair.datasets.task import Features
 
 _CENSUS_URL = "https://www2.census.gov/programs-surveys/acs/data/pums/2018/1-Year"
 
@@ -178,8 +176,8 @@ def select_rows(persons: pd.DataFrame) -> pd.DataFrame:
     return rows.reset_index(drop=True)
 
 
-def read_parquet(raw: bytes, columns: Sequence[str], optional: Sequence[str] = ()) -> pd.DataFrame:
-    """Return the named columns of a Parquet file, and those of the optional ones that it has."""
+def read_parquet(raw: bytes, columns: Sequence[str]) -> pd.DataFrame:
+    """Return the named columns of a Parquet file."""
     arrow = require("pyarrow", extra="cli", purpose="reading Parquet files")
     parquet = require("pyarrow.parquet", extra="cli", purpose="reading Parquet files")
     file = parquet.ParquetFile(arrow.BufferReader(raw))
@@ -187,9 +185,7 @@ def read_parquet(raw: bytes, columns: Sequence[str], optional: Sequence[str] = (
     lacking = [column for column in columns if column not in present]
     if lacking:
         raise KeyError(f"it has no column {lacking[0]}")
-    frame: pd.DataFrame = file.read(
-        columns=[*columns, *(name for name in optional if name in present)]
-    ).to_pandas()
+    frame: pd.DataFrame = file.read(columns=list(columns)).to_pandas()
     return frame
 
 
@@ -222,34 +218,26 @@ _FILES = (
     ),
 )
 _FEATURES = [column for column in ACS_COLUMNS if column != "SEX"]
-_NUMERIC = ("AGEP", "WKHP")
 _MALE_CODE = 1
-# Marks, in the incomplete table alone, the rows of a random 40 % of the nation with every code exact.
-_EXACT_SAMPLE = "aeq"
-
-Encoding: TypeAlias = Literal["codes", "csr", "frame"]
 
 
 def load_acs_income(
     *,
     path: PathLike | None = None,
     states: str | Sequence[str] | None = None,
-    exact_only: bool = False,
-    encoding: Encoding = "codes",
 ) -> Dataset:
     """Load folktables' ACSIncome: working adults of the 2018 US survey.
 
     The label is an income above $50,000 a year, the sensitive feature the sex. The features are the other
-    nine columns of folktables' task: age (AGEP), class of worker (COW), schooling (SCHL), marital status
-    (MAR), occupation (OCCP), place of birth (POBP), relationship (RELP), weekly hours (WKHP) and race
-    (RAC1P).
+    nine columns of folktables' task, as `CategoricalCodes` (every value a level, 30 MB): age (AGEP), class of
+    worker (COW), schooling (SCHL), marital status (MAR), occupation (OCCP), place of birth (POBP),
+    relationship (RELP), weekly hours (WKHP) and race (RAC1P).
 
     The public source gives all 1,664,500 rows of 50 states and Puerto Rico. A ready-made table of
     1,536,724 of them is accepted too: it lacks 98,081 rows of California and 29,695 of Florida, and in
     NY, TX, PR, CA and FL some rows have MAR 0 (not married, code unknown: 63,973 rows) or RAC1P 0 (not
     white, code unknown: 15,381 rows). Here 0 is a level of its own. Some of its rows of California (19,318)
-    come from a source that had dropped a tenth of the non-white people with a high income; with
-    ``exact_only`` they are left out.
+    come from a source that had dropped a tenth of the non-white people with a high income.
 
     Parameters
     ----------
@@ -258,69 +246,27 @@ def load_acs_income(
     states
         Keep only these, by abbreviation. The levels of the columns remain those of the whole table, so
         that models of different states have the same columns.
-    exact_only
-        From the incomplete table keep only the rows of what appears to be a random 40 % of the nation,
-        in which every code is exact. Choosing exact rows by MAR and RAC1P instead would bias the sample.
-        The complete table has nothing but exact codes, and is kept whole.
-    encoding
-        ``"codes"``: `CategoricalCodes`, every value a level, 30 MB; ``"csr"``: its one-hot matrix;
-        ``"frame"``: a pandas frame, AGEP and WKHP integers and the others categorical.
     """
-    if encoding not in ("codes", "csr", "frame"):
-        raise InputError(f"encoding must be 'codes', 'csr' or 'frame', not {encoding!r}")
     (raw,) = read_all(_FILES, path)
-    table = read_parquet(raw, TABLE_COLUMNS, optional=[_EXACT_SAMPLE])
-    rows = _choose_rows(table, states, exact_only)
+    table = read_parquet(raw, TABLE_COLUMNS)
     codes = CategoricalCodes.from_frame(table[_FEATURES])
-    if rows is not None:
-        codes, table = codes.take(rows), table.iloc[rows].reset_index(drop=True)
-    features, names = _encode(codes, table, encoding)
-    return Dataset(
-        name="acs_income",
-        X=features,
-        y=table["label"].to_numpy(dtype=np.int8),
-        sensitive_features=group_series("sex", table["SEX"] == _MALE_CODE, ("Female", "Male")),
-        feature_names=names,
-        target_name="income above $50,000",
-        interval=(0.20, 0.40),
-        description="folktables' ACSIncome task: American Community Survey, 1-year sample of 2018.",
-    )
-
-
-def _choose_rows(
-    table: pd.DataFrame, states: str | Sequence[str] | None, exact_only: bool
-) -> npt.NDArray[np.intp] | None:
-    """Return the positions of the rows that are wanted, or None for all of them."""
-    wanted = np.ones(len(table), dtype=np.bool_)
     if states is not None:
         chosen = [states] if isinstance(states, str) else list(states)
         unknown = [state for state in chosen if state not in STATE_ROWS]
         if unknown:
             raise InputError(f"there is no state {unknown[0]!r}; there are {', '.join(STATE_ROWS)}")
-        wanted &= table["ST"].isin(chosen).to_numpy()
-    if exact_only and _EXACT_SAMPLE in table:
-        wanted &= table[_EXACT_SAMPLE].to_numpy() > 0
-    return None if wanted.all() else np.flatnonzero(wanted)
-
-
-def _encode(
-    codes: CategoricalCodes, table: pd.DataFrame, encoding: Encoding
-) -> tuple[Features, tuple[str, ...]]:
-    """Return the features in the form that is wanted, and their names."""
-    if encoding == "codes":
-        return codes, codes.feature_names
-    if encoding == "csr":
-        return codes.to_csr(), codes.feature_names
-
-    import pandas as pd
-
-    columns = {
-        name: table[name]
-        if name in _NUMERIC
-        else categorical(codes.codes[:, j].astype(np.int16), codes.categories[j])
-        for j, name in enumerate(_FEATURES)
-    }
-    return pd.DataFrame(columns), tuple(_FEATURES)
+        rows = np.flatnonzero(table["ST"].isin(chosen).to_numpy())
+        codes, table = codes.take(rows), table.iloc[rows].reset_index(drop=True)
+    return Dataset(
+        name="acs_income",
+        X=codes,
+        y=table["label"].to_numpy(dtype=np.int8),
+        sensitive_features=group_series("sex", table["SEX"] == _MALE_CODE, ("Female", "Male")),
+        feature_names=codes.feature_names,
+        target_name="income above $50,000",
+        interval=(0.20, 0.40),
+        description="folktables' ACSIncome task: American Community Survey, 1-year sample of 2018.",
+    )
 
 
 ACS_INCOME = Entry(

@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from partialfair.exceptions import DataFetchError, InputError
 from partialfair.utils.extras import absolute_user_directories, require
@@ -117,14 +117,9 @@ def sha256(raw: bytes) -> str:
 
 def cache_directory() -> Path:
     """Return the user's cache, where downloads go; a relative ``$XDG_CACHE_HOME`` is ignored."""
-    pooch = _pooch()
+    pooch = require("pooch", extra="data", purpose="fetching public data")
     with absolute_user_directories():
         return Path(pooch.os_cache("partialfair"))
-
-
-def _pooch() -> Any:
-    """Return pooch, which downloads files and knows where the user's cache is."""
-    return require("pooch", extra="data", purpose="fetching public data")
 
 
 def _has_cache() -> bool:
@@ -231,7 +226,7 @@ def _read_raw(path: Path) -> bytes:
 
 def download(url: str, target: Path) -> None:
     """Download ``url`` to ``target``, with a progress bar on a terminal and a log line elsewhere."""
-    pooch = _pooch()
+    pooch = require("pooch", extra="data", purpose="fetching public data")
     # pooch's progress bar is tqdm's.
     progress = sys.stderr.isatty() and importlib.util.find_spec("tqdm") is not None
     if not progress:

@@ -111,15 +111,33 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
                 setattr(fresh, name, getattr(self, name))
         return fresh
 
-    def _fit(
+    def fit(
         self,
         X: ArrayLike,
         y: ArrayLike,
-        sensitive_features: ArrayLike | None,
-        sample_weight: ArrayLike | None,
-        clusters: ArrayLike | None,
+        *,
+        sensitive_features: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        clusters: ArrayLike | None = None,
     ) -> Self:
-        """Check the settings, read the rows, and fit the model."""
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : (n, d)
+            Numbers: array, frame (pandas, polars), sparse matrix, or `CategoricalCodes`. For trees whatever
+            their library accepts: with missing values and categories, where it does.
+        y : (n,)
+            Labels of two classes; for regressors numbers.
+        sensitive_features : (n,) or (n, q)
+            Group of each row; several columns are crossed. Not needed with ``sensitive_columns``.
+        sample_weight : (n,)
+            Weight 2 is the row twice, weight 0 the row absent: in the loss and in the groups' distributions,
+            and where trees are trained.
+        clusters : (n,)
+            With ``enforce="population"``, which rows belong together, as several of one person do: they are
+            held out together, and confidence is that of so many clusters.
+        """
         # The clock runs from here: reading rows counts, and so do all solves.
         deadline = read_deadline(self)
         self._check_settings()
@@ -205,7 +223,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             *fit.remarks,
         ):
             if remark is not None:
-                warnings.warn(remark, stacklevel=4)
+                warnings.warn(remark, stacklevel=3)
         return fit.earlier
 
     def _warm_start(self) -> WarmStart | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from numbers import Number
 from typing import Any, Literal
@@ -37,7 +38,7 @@ from partialfair.utils.checks import (
     shown,
 )
 from partialfair.utils.text import listed
-from partialfair.utils.typing import ArrayLike, Bools, GroupLabel, Ints
+from partialfair.utils.typing import ArrayLike, Bools, GroupLabel
 
 
 def read_samples(
@@ -97,6 +98,15 @@ def read_samples(
     return Samples(features, target, groups, weights, codes)
 
 
+def adopt_samples(estimator: Any, samples: Samples, *, reset: bool = True) -> Samples:
+    """Return rows that were read and encoded elsewhere, with features as the estimator takes them."""
+    if reset:
+        estimator._group_columns = ()
+    clusters = None if samples.clusters is None else cluster_codes(samples.clusters, samples.n)
+    features = estimator._read_features(samples.X, reset=reset)[0]
+    return replace(samples, X=features, clusters=clusters)
+
+
 def check_sample_groups(
     samples: Samples, constraints: Sequence[Constraint], min_group_size: int, positive: Bools | None = None
 ) -> None:
@@ -114,7 +124,7 @@ def check_sample_groups(
     check_groups(grouped)
     remark = overfitted_gap_warning(grouped, cells)
     if remark is not None:
-        warnings.warn(remark, stacklevel=5)
+        warnings.warn(remark, stacklevel=4)
 
 
 def read_features(
@@ -187,11 +197,13 @@ def read_groups(
         encode_groups(source, n_rows=n_rows, rows_of="rows of X", missing=missing, advice=advice)
         for source in sources
     ]
-    # Both may be given, as pipelines do, if they say the same.
-    if len(found) == 2 and not _same_partition(found[0].codes, found[1].codes):
-        raise InputError(
-            "sensitive_features and sensitive_columns give different groups; leave one of them out"
-        )
+    if len(found) == 2:
+        # Both may be given, as pipelines do, if groups correspond one to one, whatever their names.
+        pairs = np.unique(np.stack([one.codes for one in found]), axis=1)
+        if any(len(np.unique(codes)) < codes.size for codes in pairs):
+            raise InputError(
+                "sensitive_features and sensitive_columns give different groups; leave one of them out"
+            )
     return found[0] if found else None
 
 
@@ -284,7 +296,7 @@ def _convert_table(check: Callable[..., Features], X: ArrayLike) -> Features:
         if str(error).startswith("setting an array element"):
             raise InputError(f"X cannot be read as numbers: {error}") from None
         _refuse_dates(table)
-        for place in range(_width(table)):
+        for place in range(table.shape[1] if len(table.shape) == 2 else 0):
             if (text := first_text(_column(table, place))) is not None:
                 raise InputError(
                     f"{_named(X, place)} holds {shown(text)}, which is not a number; encode it first, or "
@@ -310,12 +322,8 @@ def refuse_repeated_names(table: ArrayLike, name: str) -> None:
 
 
 def _refuse_dates(X: ArrayLike) -> None:
-    for place in range(_width(X)):
+    for place in range(X.shape[1] if len(X.shape) == 2 else 0):
         refuse_dates(np.asarray(_column(X, place)), _named(X, place))
-
-
-def _width(X: ArrayLike) -> int:
-    return X.shape[1] if len(X.shape) == 2 else 0
 
 
 def _named(X: ArrayLike, place: int) -> str:
@@ -404,9 +412,3 @@ def _check_finite(X: Features, estimator: Any, left_out: set[int]) -> None:
 
 def _listing(names: Iterable[Any]) -> str:
     return listed([shown(name) for name in names], most=8)
-
-
-def _same_partition(codes: Ints, others: Ints) -> bool:
-    # The same partition if groups correspond one to one, whatever their names.
-    pairs = {(int(a), int(b)) for a, b in np.unique(np.stack([codes, others]), axis=1).T}
-    return len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs})

@@ -64,9 +64,10 @@ class FitTask:
         return bool(self.constraints) or group_terms is not None
 
 
-def read_task(estimator: Any) -> FitTask:
-    """Return what is to be fitted and how, as the parameters state it."""
-    constraints = () if estimator.constraint is None else estimator._read_constraints()
+def read_task(estimator: Any, constraints: tuple[Constraint, ...] | None = None) -> FitTask:
+    """Return what is to be fitted and how, as the parameters state it; constraints may have been read."""
+    if constraints is None:
+        constraints = () if estimator.constraint is None else estimator._read_constraints()
     if estimator.outside == "no_worse":
         check_outside(constraints)
     loss = read_loss(estimator.loss)
@@ -174,19 +175,17 @@ def read_constraints(estimator: Any) -> tuple[Constraint, ...]:
             )
     # Objects only: parameters of the estimator would be ignored.
     if not any(isinstance(one, str) for one in listed):
-        _refuse_settings_given_twice(estimator)
+        for name, default in _STATED_BY.items():
+            given = getattr(estimator, name)
+            same = np.array_equal(np.asarray(given, dtype=object), np.asarray(default, dtype=object))
+            if given is not None and not same:
+                raise InputError(
+                    f"constraint is an object with settings of its own, so {name} must not be given"
+                )
     return tuple(
         _build_constraint(estimator, NAMED_CONSTRAINTS[one].kind) if isinstance(one, str) else one
         for one in listed
     )
-
-
-def _refuse_settings_given_twice(estimator: Any) -> None:
-    for name, default in _STATED_BY.items():
-        given = getattr(estimator, name)
-        same = np.array_equal(np.asarray(given, dtype=object), np.asarray(default, dtype=object))
-        if given is not None and not same:
-            raise InputError(f"constraint is an object with settings of its own, so {name} must not be given")
 
 
 def _build_constraint(estimator: Any, kind: type[Constraint]) -> Constraint:
@@ -266,7 +265,7 @@ def read_solver(estimator: Any, constraints: Sequence[Constraint]) -> Solver:
 
 
 def choose_scoring(estimator: Any) -> str:
-    """Return how models that held-out rows certify are compared, by what they were trained for."""
+    """Return how models that held-out rows validate are compared, by what they were trained for."""
     if is_regressor(estimator):
         return "r2"
     if isinstance(read_loss(estimator.loss), AUC | PartialAUC):

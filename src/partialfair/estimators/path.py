@@ -16,7 +16,7 @@ from partialfair.estimators.fitted_path import FairnessPath
 from partialfair.estimators.held_out import HeldOut, OutOfFold, check_group_sizes, hold_out, read_folds
 from partialfair.estimators.inputs import read_samples
 from partialfair.estimators.parameters import is_rows, read_seed
-from partialfair.estimators.path_fits import SCORINGS, PathPoint, fit_points, with_gap
+from partialfair.estimators.path_fits import SCORINGS, PathPoint, VariedConstraint, fit_points, with_gap
 from partialfair.exceptions import InputError
 from partialfair.training import check_outside, record_of
 from partialfair.utils.checks import check_choice, check_count, check_number, refuse_lazy, shown
@@ -115,10 +115,11 @@ def fairness_path(
     if callback is not None and not callable(callback):
         raise InputError(f"callback must be a function of one PathPoint, not {shown(callback)}")
     gaps = _read_numbers(max_gaps, "max_gaps")[::-1]
-    constraints = [_state_constraint(estimator, gap) for gap in gaps]  # all are checked before any fit
+    # All limits are checked before any fit; the largest comes last.
+    for gap in gaps[::-1]:
+        (stated,) = copy(estimator).set_params(**with_gap(estimator, gap))._read_constraints()
     if estimator.outside == "no_worse":
-        check_outside(constraints[:1])
-    stated = constraints[0]
+        check_outside([stated])
     record = record_of(stated)
     if record is None:
         raise InputError(
@@ -156,8 +157,8 @@ def fairness_path(
         if callback is not None:
             callback(point)
 
-    known = (record, record.bounded)
-    points = fit_points(parts, reader, gaps, penalties, scoring, known, n_jobs, say)
+    varied = VariedConstraint(stated, record, record.bounded)
+    points = fit_points(parts, reader, gaps, penalties, scoring, varied, n_jobs, say)
     return FairnessPath(tuple(points), scoring, rows, min_group_size, small_groups, record, seed, parts.folds)
 
 
@@ -185,10 +186,3 @@ def _check_estimator(estimator: Any, scoring: str) -> None:
     check_choice(scoring, "scoring", SCORINGS)
     if is_regressor(estimator) != (scoring == "r2"):
         raise InputError(f"scoring={scoring!r} does not suit {type(estimator).__name__}")
-
-
-def _state_constraint(estimator: Any, gap: float) -> Constraint:
-    """Return the constraint with that limit, refusing what no model could be fitted with."""
-    constraint: Constraint
-    (constraint,) = copy(estimator).set_params(**with_gap(estimator, gap))._read_constraints()
-    return constraint

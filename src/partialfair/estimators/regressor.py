@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy.typing as npt
 from sklearn.base import RegressorMixin
@@ -46,7 +46,7 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
     loss
         ``"squared"``.
     tol
-        ε of the certificate, in units in which y has a standard deviation of about 1.
+        ε of the KKT certificate, in units in which y has a standard deviation of about 1.
     max_gap, gap_scale, enforce, outside, confidence, validation, n_points, alpha, fit_intercept
         As in `PartialFairClassifier`; rows are held out within groups, and models compared by R².
     higher_is_better
@@ -154,33 +154,6 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         self.random_state = random_state
         self.callback = callback
         self.verbose = verbose
-
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        *,
-        sensitive_features: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        clusters: ArrayLike | None = None,
-    ) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : (n, d)
-            Numbers: array, frame (pandas, polars), sparse matrix, or `CategoricalCodes`.
-        y : (n,)
-            Numbers to predict.
-        sensitive_features : (n,) or (n, q)
-            Group of each row; several columns are crossed. Not needed with ``sensitive_columns``.
-        sample_weight : (n,)
-            Weight 2 is the row twice, weight 0 the row absent: in the loss and in the groups' distributions.
-        clusters : (n,)
-            With ``enforce="population"``, which rows belong together, as several of one person do: they are
-            held out together, and confidence is that of so many clusters.
-        """
-        return self._fit(X, y, sensitive_features, sample_weight, clusters)
 
     def _read_target(self, y: ArrayLike, n_rows: int) -> npt.NDArray[Any]:
         return squarable_vector(read_target(y, n_rows), "y")

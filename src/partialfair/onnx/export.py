@@ -194,7 +194,9 @@ def _metadata(model: Any, exported: ExportedModel, *, has_codes: bool) -> dict[s
         facts["constraints"] = [
             {
                 "constraint": name,
-                "interval": _by_name(settings.interval),
+                "interval": {group_name(label): held for label, held in settings.interval.items()}
+                if isinstance(settings.interval, Mapping)
+                else settings.interval,
                 "max_gap": settings.max_gap,
                 "gap_scale": settings.gap_scale,
                 "training_gap": gap,
@@ -219,10 +221,3 @@ def _metadata(model: Any, exported: ExportedModel, *, has_codes: bool) -> dict[s
         key: value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
         for key, value in facts.items()
     }
-
-
-def _by_name(interval: Any) -> Any:
-    """Return an interval as JSON holds it: where each group has its own, by the names of groups."""
-    if not isinstance(interval, Mapping):
-        return interval
-    return {group_name(label): held for label, held in interval.items()}

@@ -1,6 +1,6 @@
 """Units and origins of features and scores that suit the solver.
 
-Distances between parameters, tolerances, proximal terms and certificates mean something in them only.
+Distances between parameters, tolerances, proximal terms and KKT certificates mean something in them only.
 
 **Features.** With intercepts, they are measured from their means in standard deviations: neither another unit
 nor another origin of a feature then changes the problem that is solved. Without, an origin is part of the

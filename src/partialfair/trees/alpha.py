@@ -34,7 +34,6 @@ from partialfair.optimization.solvers import Status
 from partialfair.training import check_groups, group_constraints
 from partialfair.trees.base_estimators import positive_rows
 from partialfair.trees.refitting import LeafSamples, evaluate, linear_estimator
-from partialfair.utils.checks import check_number, shown
 from partialfair.utils.clock import out_of_time
 
 
@@ -80,26 +79,12 @@ class AlphaTrial:
     refit: Any = None
 
 
-def is_auto(alpha: Any) -> bool:
-    """Return whether alpha is to be chosen."""
-    return isinstance(alpha, str) and alpha == "auto"
-
-
-def check_alpha(alpha: Any) -> None:
-    """Refuse what is neither a number nor to be chosen."""
-    if is_auto(alpha):
-        return
-    if isinstance(alpha, str):
-        raise InputError(f"alpha must be a number or 'auto', not {shown(alpha)}")
-    check_number(alpha, "alpha", low=0.0)
-
-
 def hold_out_for_alpha(trees: Any, samples: Samples) -> npt.NDArray[np.bool_] | None:
     """Draw the rows that choose alpha, those that are held out to stop early; None where it is a number.
 
     Rows that could not compare alphas are refused here, before anything is trained.
     """
-    if not is_auto(trees.alpha):
+    if not isinstance(trees.alpha, str):  # "auto": others were refused
         return None
     fraction = ALPHA_SEARCH.fraction if trees.early_stopping is None else trees.early_stopping
     held_out = draw_rows(samples.strata, fraction, seed_of(trees), samples.clusters)

@@ -23,9 +23,10 @@ from partialfair.data.samples import Samples
 from partialfair.estimators.base import PartialFairEstimator
 from partialfair.estimators.inputs import check_sample_groups
 from partialfair.estimators.parameters import FitTask, read_deadline
+from partialfair.exceptions import InputError
 from partialfair.optimization.solvers import Record, Solver, Status
 from partialfair.training import EarlierFits, Offset
-from partialfair.trees.alpha import check_alpha, choose_alpha, hold_out_for_alpha
+from partialfair.trees.alpha import choose_alpha, hold_out_for_alpha
 from partialfair.trees.base_estimators import (
     check_model,
     name_model_in_errors,
@@ -46,7 +47,7 @@ from partialfair.trees.refitting import (
     loss_of,
 )
 from partialfair.trees.stored import check_stored_trees, pack_model, unpack_model
-from partialfair.utils.checks import refuse_lazy
+from partialfair.utils.checks import refuse_lazy, shown
 from partialfair.utils.typing import ArrayLike, Floats, GapScale, IntervalLike
 
 if TYPE_CHECKING:
@@ -112,8 +113,9 @@ class PartialFairTrees(PartialFairEstimator):
     higher_is_better, min_group_size, missing_groups, sensitive_columns, surrogate, surrogate_width
         As in `PartialFairClassifier`.
     solver, n_starts, surrogate_halvings, search_steps, allow_ties, tol, max_iter, time_limit
-        As in `PartialFairClassifier`; training and reading leaves count against the time limit, and are
-        not cut short by it.
+        As in `PartialFairClassifier`, but ``tol`` is 1e-3 by default, ten times as large: a fit
+        that has converged is a critical point less exactly. Training and reading leaves count against the
+        time limit, and are not cut short by it.
     warm_start, random_state, callback, verbose
         As in `PartialFairClassifier`; models without a ``random_state`` of their own are trained with it.
 
@@ -237,33 +239,6 @@ class PartialFairTrees(PartialFairEstimator):
         self.callback = callback
         self.verbose = verbose
 
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        *,
-        sensitive_features: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        clusters: ArrayLike | None = None,
-    ) -> Self:
-        """Train the model, unless it is fitted, and refit its leaf values.
-
-        Parameters
-        ----------
-        X : (n, d)
-            Whatever the model accepts: with missing values and categories, where it does.
-        y : (n,)
-            Labels of two classes, or numbers.
-        sensitive_features : (n,) or (n, q)
-            Group of each row; several columns are crossed. Not needed with ``sensitive_columns``.
-        sample_weight : (n,)
-            Weight 2 is the row twice, weight 0 the row absent: in training, in the loss and in the groups'
-            distributions.
-        clusters : (n,)
-            As in `PartialFairClassifier`, with ``enforce="population"``.
-        """
-        return self._fit(X, y, sensitive_features, sample_weight, clusters)
-
     def _fit_samples(
         self,
         samples: Samples,
@@ -292,7 +267,7 @@ class PartialFairTrees(PartialFairEstimator):
             warnings.simplefilter("always")
             earlier = leaves.refit(refit, deadline, earlier)
         for remark in caught:  # as issued where fit was called
-            warnings.warn(str(remark.message).replace(*_ADVICE), remark.category, stacklevel=4)
+            warnings.warn(str(remark.message).replace(*_ADVICE), remark.category, stacklevel=3)
         written = initial.with_coefficients(refit.coef_, refit.intercept_)
 
         self.initial_estimator_, self.model_ = initial.ensemble.model, written.ensemble.model
@@ -424,7 +399,10 @@ class PartialFairTrees(PartialFairEstimator):
         self._read_constraints()
 
     def _check_alpha(self) -> None:
-        check_alpha(self.alpha)
+        if not isinstance(self.alpha, str):
+            super()._check_alpha()
+        elif self.alpha != "auto":
+            raise InputError(f"alpha must be a number or 'auto', not {shown(self.alpha)}")
 
     def _read_constraints(self) -> tuple[Constraint, ...]:
         constraints: tuple[Constraint, ...] = linear_estimator(self)._read_constraints()

@@ -136,14 +136,13 @@ class TestRecognition:
     def test_an_incomplete_table_is_known_by_its_hash(self, table, cache, monkeypatch):
         path = cache / "incomplete.parquet"
         cache.mkdir()
-        rows = select_rows(ALABAMA).assign(ST="AL", aeq=[0, 2])
+        rows = select_rows(ALABAMA).assign(ST="AL")
         rows.to_parquet(path)
         incomplete = dataclasses.replace(
             table, accepted_sha256=sha256(path.read_bytes()), state_rows={"AL": 9}
         )
         monkeypatch.setattr(_acs_income, "_FILES", (incomplete,))
         assert load_acs_income(path=path).y.tolist() == [1, 0]
-        assert load_acs_income(path=path, exact_only=True).y.tolist() == [0]
 
     def test_a_table_that_lost_a_row_is_refused(self, table, cache):
         read_all([table])
@@ -187,27 +186,15 @@ class TestLoading:
         assert data.y.tolist() == [1, 0, 1]
         assert data.interval == (0.20, 0.40)
 
-    def test_the_encodings_agree(self):
-        codes, csr, frame = (load_acs_income(encoding=e).X for e in ("codes", "csr", "frame"))
-        np.testing.assert_array_equal(codes.to_csr().toarray(), csr.toarray())
-        assert frame["OCCP"].tolist() == [4720, 10, 4720]
-        assert frame["AGEP"].tolist() == [40, 40, 40]
-        assert isinstance(frame["OCCP"].dtype, pd.CategoricalDtype)
-
     def test_states_keep_the_columns_of_the_whole_table(self):
         whole, part = load_acs_income(), load_acs_income(states="PR")
         assert part.feature_names == whole.feature_names
         assert part.y.tolist() == [1]
         np.testing.assert_array_equal(part.X.codes, whole.X.codes[2:])
 
-    def test_exact_only_keeps_a_complete_table_whole(self):
-        assert len(load_acs_income(exact_only=True).y) == 3
-
-    def test_unknown_states_and_encodings_are_refused(self):
+    def test_unknown_states_are_refused(self):
         with pytest.raises(InputError, match="no state 'DC'"):
             load_acs_income(states=["AL", "DC"])
-        with pytest.raises(InputError, match="encoding must be"):
-            load_acs_income(encoding="dense")
 
 
 def test_the_counts_are_folktables():

@@ -1,4 +1,4 @@
-"""Problems, as reductions over rows of data; and certificates of points."""
+"""Problems, as reductions over rows of data; and KKT certificates of points."""
 
 from partialfair.optimization.problems.certificate import Certificate, certify
 from partialfair.optimization.problems.constrained import PointValues, Problem, ProblemPoint

@@ -56,7 +56,7 @@ class AugmentedLagrangian(Solver):
         Steps of L-BFGS between two updates.
     tol
         Stop when violations, complementarity and the gradient of the Lagrangian are no larger. Half of what
-        estimators ask of certificates, whose multipliers are others.
+        estimators ask of KKT certificates, whose multipliers are others.
     weight
         First ρ.
     growth

@@ -232,7 +232,7 @@ class Descent:
     faces
         Of the domain that held the last step back, if there was one: most hold back the next as well.
     residual
-        Of the KKT conditions at the last point looked at, an upper bound of that of its certificate.
+        Of the KKT conditions at the last point looked at, an upper bound of that of its KKT certificate.
     """
 
     evaluate: Callable[[Floats], Point]

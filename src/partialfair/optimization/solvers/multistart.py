@@ -124,7 +124,7 @@ class MultiStartSQP(Solver):
         return replace(self, warm=True, max_iter=min(self.max_iter, SETTINGS.steps_again))
 
     def iterate(self, run: Run, x: Floats) -> Status:
-        """Run until the certificate holds, or say why it does not."""
+        """Run until the KKT certificate holds, or say why it does not."""
         problem, run.tolerance = run.problem, self.tol
         wide = problem.rows.parameters.block_size > self.largest_block
         renewed_after = SETTINGS.renewed_nearby if self.warm else SETTINGS.renewed_after

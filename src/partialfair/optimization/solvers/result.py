@@ -74,7 +74,7 @@ class Result:
 
     @property
     def status(self) -> Status:
-        """What may be said of the point before its certificate is computed."""
+        """What may be said of the point before its KKT certificate is computed."""
         return decide_status(self.ended, feasible=self.feasible)
 
 

@@ -3,8 +3,8 @@
 Nodes of scikit-learn's trees are checked in the archive, as compiled code builds them (`nodes.py`). Here
 everything that can be reached from a model is visited: trees stand in pipelines, searches and adjusters too.
 Ensembles hand rows to their trees without another check, so that a tree has to have been fitted to as many
-features as its ensemble, and give as many values as that adds up. Neighbors, centers of clusters and support
-vectors are read by compiled code in the same trust.
+features as its ensemble, and give as many values as that adds up. Models whose other arrays compiled code
+reads in the same trust (neighbors, centers of clusters, support vectors, bagged models) are refused.
 """
 
 from __future__ import annotations
@@ -21,8 +21,13 @@ from partialfair.utils.model_files.nodes import check_links, check_splits, is_co
 # Threads or processes: of more, some libraries end the process, and others start them all.
 _MOST_JOBS = 1 << 12
 _JOBS = ("n_jobs", "nthread", "nthreads", "num_thread", "num_threads")
-# Least numbers. KMeans passes ``_n_threads`` to OpenMP, which ends the process if it is negative.
-_FEWEST = {"_n_threads": 1, **dict.fromkeys(_JOBS, -_MOST_JOBS)}
+
+_UNCHECKED = {
+    "sklearn.cluster._kmeans._BaseKMeans",
+    "sklearn.ensemble._bagging.BaseBagging",  # isolation forests are some
+    "sklearn.neighbors._base.NeighborsBase",
+    "sklearn.svm._base.BaseLibSVM",
+}
 _BITSET = 8  # numbers of 32 bits, for 256 categories
 
 
@@ -36,7 +41,13 @@ def check_models(model: Any) -> None:
     """
     for part in _parts(model):
         for kind in type(part).__mro__:
-            attribute, fits = _CHECKS.get(f"{kind.__module__}.{kind.__qualname__}", ("", None))
+            name = f"{kind.__module__}.{kind.__qualname__}"
+            if name in _UNCHECKED:
+                raise InputError(
+                    f"its {type(part).__name__} cannot be checked before compiled code reads it; save the "
+                    "rest without it (an adjuster's maps by to_json)"
+                )
+            attribute, fits = _CHECKS.get(name, ("", None))
             if fits is not None and (not attribute or attribute in vars(part)) and not fits(part, vars(part)):
                 raise InputError(f"its {type(part).__name__} has parts that do not fit each other")
 
@@ -51,9 +62,9 @@ def _parts(model: Any) -> Iterator[Any]:
         seen[id(part)] = part  # held, so that no other object gets its id
         yield part
         if isinstance(part, dict):
-            for name, fewest in _FEWEST.items():
+            for name in _JOBS:
                 jobs = part.get(name)
-                if jobs is not None and not is_count(jobs, fewest, _MOST_JOBS):
+                if jobs is not None and not is_count(jobs, -_MOST_JOBS, _MOST_JOBS):
                     raise InputError(f"its {name} is not a number of jobs")
             waiting.extend(part.values())
             waiting.extend(key for key in part if not isinstance(key, str))
@@ -90,46 +101,21 @@ def _forest_fits(model: Any, held: dict[str, Any]) -> bool:
     )
 
 
-def _isolation_forest_fits(model: Any, held: dict[str, Any]) -> bool:
-    trees, features = list(_trees(held["estimators_"])), held["estimators_features_"]
-    # Where the trees read some columns only, these are selected before; else rows are handed over whole.
-    whole = held.get("_max_features") == held.get("n_features_in_")
-    return (
-        is_count(held.get("n_features_in_"), 1, 1 << 62)
-        and {int(tree.tree_.n_features) for tree in trees} == {held.get("_max_features")}
-        and len(features) == len(trees)
-        and (whole or all(np.shape(chosen) == (held["_max_features"],) for chosen in features))
-    )
-
-
 def _gradient_boosting_fits(model: Any, held: dict[str, Any]) -> bool:
     stages = held["estimators_"]
     if not (isinstance(stages, np.ndarray) and stages.ndim == 2 and stages.dtype == object):
         return False
-    trees, n_trees = list(_trees(stages.ravel())), stages.shape[1]
-    loss, start = held.get("_loss"), held.get("init_")
-    n_classes = len(held.get("classes_", ()))
-    # As many scores as trees a stage, which only so many columns of the first prediction have room for.
-    is_multiclass = n_trees > 1
+    # One tree a stage: of several classes each has one, and nobody refits or adjusts such a model.
+    loss = held.get("_loss")
     return (
-        all(_has_width(held, one) and one.tree_.n_outputs == one.tree_.max_n_classes == 1 for one in trees)
-        and is_count(held.get("n_trees_per_iteration_"), n_trees, n_trees)
+        stages.shape[1] == 1
+        and all(
+            _has_width(held, one) and one.tree_.n_outputs == one.tree_.max_n_classes == 1
+            for one in _trees(stages.ravel())
+        )
+        and is_count(held.get("n_trees_per_iteration_"), 1, 1)
         and "is_multiclass" not in vars(loss)
-        and getattr(type(loss), "is_multiclass", None) is is_multiclass
-        and (not is_multiclass or (n_classes == n_trees and _is_prior(start, n_trees)))
-    )
-
-
-def _is_prior(start: Any, n_classes: int) -> bool:
-    """Whether boosting of several classes starts from nothing, or from their shares."""
-    if isinstance(start, str):
-        return start == "zero"
-    held = getattr(start, "__dict__", {})
-    return (
-        f"{type(start).__module__}.{type(start).__name__}" == "sklearn.dummy.DummyClassifier"
-        and is_count(held.get("n_classes_"), n_classes, n_classes)
-        and np.shape(held.get("class_prior_", ())) == (n_classes,)
-        and held.get("strategy") == "prior"
+        and getattr(type(loss), "is_multiclass", None) is False
     )
 
 
@@ -216,64 +202,6 @@ def _check_predictor(held: dict[str, Any], categorical: np.ndarray[Any, Any]) ->
         raise InputError("a tree in it splits by categories that it does not hold")
 
 
-def _neighbors_fit(model: Any, held: dict[str, Any]) -> bool:
-    """Return whether the labels of neighbors are among the classes that votes are counted by."""
-    rows, labels, classes = held["_fit_X"], held.get("_y"), held.get("classes_")
-    n_rows: Any = held.get("n_samples_fit_")
-    if np.shape(rows) != (n_rows, held.get("n_features_in_")):
-        return False
-    if labels is not None and np.shape(labels)[:1] != (n_rows,):
-        return False
-    if classes is None:
-        return True
-    columns = np.asarray(labels).reshape(n_rows, -1).T
-    known = classes if isinstance(classes, list) else [classes]
-    # Compiled code counts votes in places that labels name.
-    return (
-        np.asarray(labels).dtype.kind == "i"
-        and len(columns) == len(known)
-        and all(
-            column.size == 0 or (column.min() >= 0 and column.max() < len(names))
-            for column, names in zip(columns, known, strict=True)
-        )
-    )
-
-
-def _centers_fit(model: Any, held: dict[str, Any]) -> bool:
-    shape = np.shape(held["cluster_centers_"])
-    # Distances are computed over as many columns as rows have.
-    return len(shape) == 2 and shape[0] > 0 and shape[1] == held.get("n_features_in_")
-
-
-def _support_vectors_fit(model: Any, held: dict[str, Any]) -> Any:
-    """Return whether there are as many support vectors as libsvm, which counts them by class, reads."""
-    # libsvm reads vectors class by class, by these counts, with coefficients against all other classes.
-    counts, indices = np.asarray(held["_n_support"]), np.asarray(held["support_"])
-    vectors, coefficients, n_vectors = held["support_vectors_"], held["_dual_coef_"], indices.size
-    is_classifier = type(model)._impl in ("c_svc", "nu_svc")
-    n_classes = len(held["classes_"]) if is_classifier else 2
-    n_pairs = n_classes * (n_classes - 1) // 2
-    precomputed = held.get("kernel") == "precomputed"
-    return (
-        "_impl" not in held
-        and held.get("kernel") in ("linear", "poly", "rbf", "sigmoid", "precomputed")
-        and np.ndim(held["_gamma"]) == 0
-        and (precomputed or np.shape(vectors) == (n_vectors, held.get("n_features_in_")))
-        and all(
-            getattr(held[name], "dtype", None) == np.float64
-            for name in ("support_vectors_", "_dual_coef_", "_intercept_")
-        )
-        and (n_vectors == 0 or (indices.min() >= 0 and indices.max() < held["shape_fit_"][0]))
-        and counts.shape == (n_classes,)
-        and (not is_classifier or ((counts >= 0).all() and counts.sum() == n_vectors))
-        and np.shape(coefficients) == (n_classes - 1, n_vectors)
-        and (not hasattr(coefficients, "nnz") or coefficients.nnz == (n_classes - 1) * n_vectors)
-        and np.size(held["_intercept_"]) == n_pairs
-        and all(np.size(held.get(name, ())) in (0, 1, n_pairs) for name in ("_probA", "_probB"))
-        and np.size(held.get("_probA", ())) == np.size(held.get("_probB", ()))
-    )
-
-
 def _linear_fits(model: Any, held: dict[str, Any]) -> bool:
     """Return whether coefficients are one per feature, and as many rows as scores of the classes."""
     if not type(model).__module__.startswith("sklearn."):
@@ -287,21 +215,6 @@ def _linear_fits(model: Any, held: dict[str, Any]) -> bool:
         and is_count(held.get("n_features_in_"), shape[-1], shape[-1])
         and np.size(held.get("intercept_", 0.0)) in (1, n_scores)
         and (classes is None or np.shape(classes) == (2 if n_scores == 1 else n_scores,))
-    )
-
-
-def _bagging_fits(model: Any, held: dict[str, Any]) -> bool:
-    """Return whether base estimators read columns of the ensemble, and know as many classes."""
-    features = [np.asarray(chosen) for chosen in held["estimators_features_"]]
-    # Columns are taken by these numbers, and votes added up in as many places as there are classes.
-    return (
-        is_count(held.get("n_features_in_"), 1, 1 << 62)
-        and len(features) == len(held["estimators_"])
-        and all(
-            chosen.dtype.kind in "iu" and bool(((chosen >= 0) & (chosen < held["n_features_in_"])).all())
-            for chosen in features
-        )
-        and ("classes_" not in held or np.shape(held["classes_"]) == (held.get("n_classes_"),))
     )
 
 
@@ -343,16 +256,11 @@ def _check_kind(part: Any, name: str) -> None:
 _CHECKS: dict[str, tuple[str, Callable[[Any, dict[str, Any]], Any]]] = {
     "sklearn.tree._classes.BaseDecisionTree": ("tree_", _decision_tree_fits),
     "sklearn.ensemble._forest.BaseForest": ("estimators_", _forest_fits),
-    "sklearn.ensemble._iforest.IsolationForest": ("estimators_", _isolation_forest_fits),
     "sklearn.ensemble._gb.BaseGradientBoosting": ("estimators_", _gradient_boosting_fits),
     "sklearn.ensemble._hist_gradient_boosting.gradient_boosting.BaseHistGradientBoosting": (
         "_predictors",
         _histograms_fit,
     ),
-    "sklearn.neighbors._base.NeighborsBase": ("_fit_X", _neighbors_fit),
-    "sklearn.cluster._kmeans._BaseKMeans": ("cluster_centers_", _centers_fit),
-    "sklearn.svm._base.BaseLibSVM": ("support_vectors_", _support_vectors_fit),
-    "sklearn.ensemble._bagging.BaseBagging": ("estimators_features_", _bagging_fits),
     "sklearn.linear_model._base.LinearClassifierMixin": ("coef_", _linear_fits),
     "sklearn.linear_model._base.LinearModel": ("coef_", _linear_fits),
     "sklearn.preprocessing._data.StandardScaler": ("", _scaler_fits),
