@@ -137,6 +137,24 @@ def test_absolute_gaps_and_low_scores_that_are_good(rows):
     check(low, X, y, groups, [ABOVE, BELOW], sign=-1.0)
 
 
+def test_weights_count_in_limits_and_gaps(rows):
+    X, y, groups = rows
+    weights = np.random.default_rng(1).integers(0, 3, y.size)  # rows of weight 0 are absent
+    settings = {"interval": INTERVAL, "max_gap": 0.15, "search_steps": 20}
+    data = {"sensitive_features": groups, "sample_weight": weights}
+    model = PartialFairClassifier(**settings, outside="no_worse").fit(X, y, **data)
+    without = PartialFairClassifier(constraint=None).fit(X, y, **data)
+    result = model.result_
+    assert result.satisfied
+    for piece, limit, reached in zip((ABOVE, BELOW), result.outside, result.outside_gaps, strict=True):
+        before, after = (
+            gap_of(one.decision_function(X), groups, piece, sample_weight=weights) for one in (without, model)
+        )
+        assert limit.max_gap == pytest.approx(before, abs=SLACK)
+        assert reached.value == pytest.approx(after, abs=SLACK)
+        assert after <= before + SLACK
+
+
 def test_a_regressor(rows):
     X, _, groups = rows
     y = 30 * (X @ [1.0, 1.0, 0.5, 0.0]) + 7
