@@ -229,7 +229,8 @@ class FairnessPath:
 
         But with probability ``error`` the gap in the population is at most ``max_gap`` for all of them.
         """
-        ordered = order_by_training_gap(self.points)
+        # Training rows alone say which models violate a limit outside; held-out rows have no influence on it.
+        ordered = order_by_training_gap([one for one in self.points if one.model.result_.satisfied_outside])
         places = certify_places(
             len(ordered), error, lambda k, level: self._bound(ordered[k], level) <= max_gap
         )
@@ -271,7 +272,11 @@ class FairnessPath:
         """
         check_number(max_gap, "max_gap", low=0.0, high=self.record.kind.largest_gap)
         self._check_evaluated()
-        enough = [point for point in self.points if self.gap(point).value <= max_gap]
+        enough = [
+            point
+            for point in self.points
+            if self.gap(point).value <= max_gap and point.model.result_.satisfied_outside
+        ]
         if not enough:
             least = np.nanmin([self.gap(point).value for point in self.points])
             raise InputError(

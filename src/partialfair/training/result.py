@@ -10,6 +10,7 @@ import numpy as np
 from partialfair.constraints import Constraint
 from partialfair.constraints.surrogates import Surrogate
 from partialfair.data.groups import group_name
+from partialfair.data.intervals import as_interval_set, ranks_text
 from partialfair.metrics.partial import WorstGap
 from partialfair.optimization.problems import Certificate
 from partialfair.optimization.solvers import Record, Status
@@ -134,8 +135,11 @@ class FitResult:
     constraints, gaps
         The constraints, and the exact gap of the training scores that each is about, as `partialfair.metrics`
         measures it, with the worst pair of groups, and the score and ranks at which they differ.
+    outside, outside_gaps
+        With ``outside="no_worse"``, what holds next to the interval: constraints whose ``max_gap`` is the
+        exact training gap of the unconstrained model there, and the gaps of this model. Else none.
     thresholds
-        The θ of the constraints.
+        The θ of all constraints.
     obstacle
         What the most violated constraint says, if no point was found that satisfies all; or how far from
         validated the models are.
@@ -193,6 +197,8 @@ class FitResult:
     constant_objective: float = float("nan")
     accuracy: float = float("nan")
     constant_accuracy: float = float("nan")
+    outside: tuple[Constraint, ...] = ()
+    outside_gaps: tuple[WorstGap, ...] = ()
 
     @property
     def improvement(self) -> float:
@@ -201,7 +207,7 @@ class FitResult:
 
     @property
     def satisfied(self) -> bool | None:
-        """Whether every exact gap of the training scores is at most its ``max_gap``.
+        """Whether every exact gap of the training scores is at most its ``max_gap``, also outside.
 
         With ``enforce="population"`` whether the gap in the population is, as far as held-out rows can show.
         None without constraints, with ``enforce="surrogate"``, and where no constraint bounds an exact
@@ -212,7 +218,13 @@ class FitResult:
         excess = self.excess
         if self.enforce != "exact" or np.isnan(excess).all():
             return None
-        return bool(np.nanmax(excess) <= ROUNDING_OF_GAPS)
+        return bool(np.nanmax(excess) <= ROUNDING_OF_GAPS) and self.satisfied_outside
+
+    @property
+    def satisfied_outside(self) -> bool:
+        """Whether no gap next to the interval exceeds its limit; True where there are no limits."""
+        pairs = zip(self.outside_gaps, self.outside, strict=True)
+        return all(gap.value - constraint.max_gap <= ROUNDING_OF_GAPS for gap, constraint in pairs)
 
     @property
     def excess(self) -> Floats:
@@ -257,6 +269,7 @@ class FitResult:
             constant_objective=unit**2 * self.constant_objective,
             constraints=tuple(one.in_units(1 / unit) for one in self.constraints),
             gaps=gaps,
+            outside_gaps=tuple(replace(gap, threshold=unit * gap.threshold) for gap in self.outside_gaps),
             thresholds=unit * self.thresholds,
             surrogate=None if sigma is None else replace(sigma, width=abs(unit) * sigma.width),
             spread=abs(unit) * self.spread,
@@ -313,6 +326,12 @@ class FitResult:
                     f"{type(constraint).__name__}: exact training gap {gap.value:.4g} (max_gap "
                     f"{constraint.max_gap:g}), between {pair}{where}"
                 )
+        for constraint, gap in zip(self.outside, self.outside_gaps, strict=True):
+            ranks, groups = ranks_text(as_interval_set(constraint.interval)), map(group_name, gap.groups)
+            lines.append(
+                f"outside, at the adjoining ranks {ranks}: exact training gap {gap.value:.4g} (limit "
+                f"{constraint.max_gap:.4g}, the gap without a constraint), between {' and '.join(groups)}"
+            )
         lines.append(f"constant model: objective {self.constant_objective:.6g}")
         if not np.isnan(self.accuracy):
             lines[-1] += f", accuracy {self.constant_accuracy:.4f}; this model: accuracy {self.accuracy:.4f}"
