@@ -238,14 +238,17 @@ class TableModel:
         return pd.DataFrame({name: [cell] for name, cell in row.items()}, dtype=object)
 
     def decision_function(self, table: pd.DataFrame) -> Floats:
-        """Return the scores of the rows; those above 0 are classified as positive."""
+        """Return the scores of the rows; `decide` says which are classified as positive."""
         scores: Floats = self.classifier.decision_function(*self._inputs(table))
         return scores
 
     def predict(self, table: pd.DataFrame) -> npt.NDArray[Any]:
         """Return the label of every row."""
-        # Decisions are made at 0.
-        positive = self.decision_function(table) > 0
+        return self.decide(self.decision_function(table))
+
+    def decide(self, scores: Floats) -> npt.NDArray[Any]:
+        """Return the labels that scores stand for: the positive one above the classifier's threshold."""
+        positive = np.asarray(scores > self.classifier.decision_threshold_)
         return np.array(self.labels, dtype=object)[positive.astype(np.intp)]
 
     def predict_proba(self, table: pd.DataFrame) -> Floats:

@@ -113,11 +113,19 @@ def train(settings: TrainSettings, gate: Gate | None = None) -> TrainReport:
         }
     if settings.alphas[0] == AUTO:
         notes.general.append(chosen_alpha_note(saved))
+    if settings.decision_threshold == "tune":
+        notes.general.append(tuned_threshold_note(saved))
     notes.general += _calibration_notes(saved, prepared)
     if gate is not None:
         gate.check_measured(list(evaluations.values())[-1].report)
     model = prepared.model(saved, saved.result_.satisfied)
     return TrainReport(settings, gate, prepared, interval, model, evaluations, notes)
+
+
+def tuned_threshold_note(model: Any) -> str:
+    """Say where a model decides whose threshold was tuned."""
+    rows = "training rows that no tree was grown on" if model.takes_tables else "the training rows"
+    return f"decisions are positive above the score {model.decision_threshold_:.4g}, tuned on {rows}"
 
 
 def chosen_alpha_note(model: Any) -> str:
@@ -182,7 +190,7 @@ def _evaluate_part(
             interval=interval_among(interval, rows.groups),
             labels=rows.y,
             positive=True,
-            threshold=0.0,  # where decisions are made
+            threshold=fitted.model.decision_threshold_,
             rank_within=settings.rank_within,
             weights=rows.weights,
             clusters=rows.clusters,
@@ -192,7 +200,9 @@ def _evaluate_part(
         )
     return replace(
         evaluation,
-        accuracy=float(accuracy_score(rows.y, scores > 0, sample_weight=rows.weights)),
+        accuracy=float(
+            accuracy_score(rows.y, scores > fitted.model.decision_threshold_, sample_weight=rows.weights)
+        ),
         auc=float(roc_auc_score(rows.y, scores, sample_weight=rows.weights)),
     )
 
@@ -346,6 +356,7 @@ class TrainReport:
                 "exact_training_gap": result.gap,
                 "obstacle": result.obstacle,
                 "population": None if result.population is None else _population_record(result.population),
+                "decision_threshold": self.model.classifier.decision_threshold_,
                 "steps": result.history[-1].step,
                 "passes": result.history[-1].passes,
                 "seconds": result.history[-1].seconds,
@@ -423,7 +434,8 @@ class TrainReport:
         )
 
     def _densities(self) -> Figure:
-        axes = plot_group_densities(self.evaluation.report.scored, threshold=0.0)
+        report = self.evaluation.report
+        axes = plot_group_densities(report.scored, threshold=report.threshold)
         figure: Figure = axes[0].figure
         return figure
 

@@ -52,6 +52,7 @@ def build_estimator(settings: TableFitSettings) -> PartialFairEstimator:
         "missing_groups": settings.missing_groups,
         "time_limit": settings.time_limit,
         "alpha": settings.alphas[0],
+        "decision_threshold": settings.decision_threshold,
         "random_state": settings.seed,
     }
     constraint = settings.constraint if settings.is_constrained else "statistical_parity"
