@@ -38,8 +38,6 @@ from partialfair.datasets.task import group_series as group_series
 from partialfair.optimization.problems.constrained import Problem as Problem
 from partialfair.optimization.problems.constrained import ProblemPoint as ProblemPoint
 from partialfair.optimization.problems.rows import Capability as Capability
-from partialfair.optimization.solvers.result import Callback as Callback
-from partialfair.optimization.solvers.result import Result as Result
 from partialfair.optimization.solvers.result import Run as Run
 from partialfair.optimization.solvers.result import Solver as Solver
 from partialfair.optimization.solvers.status import Status as Status

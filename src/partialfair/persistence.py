@@ -19,7 +19,6 @@ from sklearn.base import BaseEstimator
 from partialfair.estimators.base import PartialFairEstimator
 from partialfair.estimators.parameters import is_rows
 from partialfair.exceptions import InputError
-from partialfair.postprocessing.adjuster import PartialParityAdjuster
 from partialfair.tables import TableModel
 from partialfair.training.named_constraints import NAMED_CONSTRAINTS
 from partialfair.utils.extras import PAPER_PACKAGE, import_quickly, load_extensions, missing_paper
@@ -168,6 +167,9 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     estimator
         As it was saved: its scores are the same to the last bit.
     """
+    # Only models that are read may be adjusters: writing one does not wait for these modules.
+    from partialfair.postprocessing.adjuster import PartialParityAdjuster
+
     path = Path(path)
     if not path.is_file():
         kind = "directory" if path.is_dir() else "pipe or a device"

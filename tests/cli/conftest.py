@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from partialfair import cli
-from partialfair.cli import audit, compare, evaluation, output, path, train_report
+from partialfair.cli import audit, compare, evaluation, output, path, train
 from partialfair.estimators import fitted_path
 from partialfair.metrics import compare_gaps, fairness_report
 from partialfair.training import search
@@ -130,8 +130,8 @@ def no_fits(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.fail("a model was fitted")
 
     monkeypatch.setattr(path, "fit_path", fit)
-    for name in ("fit_path", "fit_population", "fit_unconstrained"):
-        monkeypatch.setattr(train_report, name, fit)
+    for name in ("fit_path", "fit_population"):
+        monkeypatch.setattr(train, name, fit)
 
 
 @pytest.fixture(scope="session")

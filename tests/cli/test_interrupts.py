@@ -27,7 +27,7 @@ PATIENCE = 300  # seconds after which a command hangs, however busy the machine
 
 ENDLESS_AND_DEAF = """
 import os, time
-from partialfair.cli import train_report
+from partialfair.cli import train
 
 def fit(*arguments, **options):
     os.write(2, b"it trains\\n")
@@ -37,11 +37,11 @@ def fit(*arguments, **options):
         except BaseException:
             pass
 
-train_report.fit_path = fit
+train.fit_path = fit
 """
 ENDLESS_IN_COMPILED_CODE = """
 import os, threading
-from partialfair.cli import train_report
+from partialfair.cli import train
 
 def fit(*arguments, **options):
     os.write(2, b"it trains\\n")
@@ -49,7 +49,7 @@ def fit(*arguments, **options):
     with locked:
         locked.acquire()
 
-train_report.fit_path = fit
+train.fit_path = fit
 """
 INTERRUPTED_AT_THE_END = """
 import os, signal, sys, threading

@@ -10,10 +10,10 @@ from partialfair.constraints import DemographicParity, StatisticalParity
 from partialfair.constraints.surrogates import Ramp
 from partialfair.exceptions import InputError
 from partialfair.optimization.objectives import PartialAUC
-from partialfair.optimization.solvers import IDCA
+from partialfair.optimization.solvers import IDCA, Solver
 
 
-class Untouched:
+class Untouched(Solver):
     """A solver that must not be reached."""
 
     def solve(self, *_, **__):
@@ -80,7 +80,7 @@ def with_value(X, row, column, value):
         ({"loss": PartialAUC}, r"loss must be an object, PartialAUC\(\), not its class"),
         ({"loss": "auc", "class_weight": {"hired": 0.0}}, r"both classes, and no negative row has weight"),
         ({"solver": "simplex"}, r"solver must be one of 'auto', 'idca', 'idca-switching', 'switching'"),
-        ({"solver": 7}, r"solver must be a name or an object with a method solve, not 7"),
+        ({"solver": 7}, r"solver must be a name or a Solver of partialfair.optimization.solvers, not 7"),
         ({"solver": IDCA(), "max_iter": 5}, r"so max_iter must not be given"),
         ({"surrogate": "step"}, r"surrogate must be one of 'ramp', 'rounded_ramp', 'sigmoid', not 'step'"),
         ({"surrogate": Ramp(0.5), "surrogate_width": 1.0}, r"so surrogate_width must not be given"),

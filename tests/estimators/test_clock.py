@@ -13,7 +13,7 @@ from partialfair.estimators.parameters import read_deadline
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.optimization.objectives import PartialAUC
 from partialfair.optimization.problems import ProblemPoint
-from partialfair.optimization.solvers import IDCA, MultiStartSQP, Status
+from partialfair.optimization.solvers import IDCA, MultiStartSQP, Solver, Status
 from partialfair.utils.clock import OutOfTime, check_clock, deadline, deadline_in, ignore_deadline
 
 CUT = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -170,7 +170,7 @@ def test_long_fits_end_in_time(size, options, limit):
     assert spent <= max(limit + 1, 1.2 * limit)
 
 
-class Careless:
+class Careless(Solver):
     """A solver that knows nothing of deadlines or interrupts."""
 
     def solve(self, problem, start, *, time_limit=None, callback=None):

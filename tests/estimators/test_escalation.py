@@ -164,7 +164,7 @@ def test_rows_with_equal_features_are_moved_out_of_the_interval(monkeypatch):
     seen = []
 
     def escalate(this):
-        pool, settings = this.attempts.pool, this.settings.escalation.blocks
+        pool, settings = this.attempts.pool, this.task.settings.escalation.blocks
         block = find_largest_block(pool, settings)
         seen.append((block, pool, move_outside(pool, pool.candidates[0], block, settings)))
 
@@ -188,7 +188,7 @@ def test_an_interval_that_holds_every_rank_has_no_outside(monkeypatch):
     seen = []
 
     def escalate(this):
-        pool, settings = this.attempts.pool, this.settings.escalation.blocks
+        pool, settings = this.attempts.pool, this.task.settings.escalation.blocks
         seen.append(move_outside(pool, pool.candidates[0], find_largest_block(pool, settings), settings))
 
     monkeypatch.setattr(search, "escalate_search", escalate)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from partialfair_paper.claims import verdicts
+from partialfair_paper.claims import Answer, compare_ends, compare_gain, verdicts
 from partialfair_paper.frontiers import Mean, choose_runs, curves, frontier, read_at
 from partialfair_paper.method import Question
 from partialfair_paper.methods import METHODS
@@ -79,16 +79,42 @@ def judged(store, dataset="law_school"):
     return {one.claim.name: one.findings for one in verdicts(Scope((dataset,), len(SEEDS)), store)}
 
 
-@pytest.mark.parametrize(("gain", "holds"), [(0.01, True), (-0.01, False)])
-def test_a_frontier_is_judged_by_who_is_above(tmp_path, gain, holds):
-    names = ("group-auc", "inter-group", "intra-group", "penalty")
-    store = made(tmp_path, {"ours": gain, **dict.fromkeys(names, 0.0)})
-    said = {one.claim.name: one for one in verdicts(Scope(("law_school",), 3), store)}
-    assert [finding.holds for finding in said["frontier-psp"].findings] == [holds]
-    assert said["frontier-psp"].sentence() == f"{'holds' if holds else 'does not hold'} on law_school"
-    assert [finding.holds for finding in said["rank-curves"].findings] == [True]
-    assert [finding.holds for finding in said["partial-full"].findings] == [None]
-    assert said["acs"].sentence() == "not judged"
+BASELINES = ("group-auc", "inter-group", "intra-group", "penalty")
+
+
+@pytest.mark.parametrize(
+    ("gain", "missing", "answer"),
+    [
+        (0.01, None, Answer.HOLDS),
+        (0.01, "penalty", Answer.NOT_WORSE),  # nothing is higher than what has not been run
+        (0.0, None, Answer.NOT_WORSE),  # a tie is no loss, and no gain
+        (-0.01, None, Answer.FAILS),
+    ],
+)
+def test_a_frontier_is_higher_not_worse_or_lower(tmp_path, gain, missing, answer):
+    """Ours reaches as far as any baseline, and is above all their models by the gain."""
+    store = made(tmp_path, {name: 0.0 for name in BASELINES if name != missing})
+    for run in METHODS["ours"].runs(LAW):
+        gap = {0.2: 0.5, 0.15: 0.3, 0.1: 0.2, 0.08: 0.1, 0.005: 0.0}[run.tolerance]
+        store.save(run, outcome(gap, 0.8 + 0.2 * gap + gain + 1e-4 * run.seed))
+    said = {one.claim.name: one.findings for one in verdicts(Scope(("law_school",), 3), store)}
+    (finding,) = said["frontier-psp"]
+    assert finding.answer is answer
+    assert finding.why.startswith("more accurate than") == (answer is Answer.HOLDS)
+    assert [finding.answer for finding in said["rank-curves"]] == [Answer.HOLDS]
+    assert [finding.answer for finding in said["partial-full"]] == [Answer.OPEN]
+    assert not said["acs"]
+
+
+def test_a_gain_that_varies_with_the_split_is_not_higher_accuracy(tmp_path):
+    """+0.01, +0.01, -0.004: above one standard error, and no 95% interval above 0."""
+    store = made(tmp_path, dict.fromkeys(BASELINES, 0.0))
+    for run in METHODS["ours"].runs(LAW):
+        gap = {0.2: 0.5, 0.15: 0.3, 0.1: 0.2, 0.08: 0.1, 0.005: 0.0}[run.tolerance]
+        gain = (0.01, 0.01, -0.004)[run.seed]
+        store.save(run, outcome(gap, 0.8 + 0.2 * gap + gain + 1e-4 * run.seed))
+    (finding,) = judged(store)["frontier-psp"]
+    assert finding.answer is Answer.NOT_WORSE
 
 
 def test_no_claim_is_about_methods_that_the_paper_does_not_have(tmp_path):
@@ -143,7 +169,7 @@ def test_no_method_is_credited_with_models_that_it_did_not_find(tmp_path):
     for run in METHODS["penalty"].runs(LAW):
         store.save(run, outcome(0.11, 0.829))
     (finding,) = judged(store)["frontier-psp"]
-    assert finding.holds is True
+    assert finding.answer is Answer.NOT_WORSE
 
 
 @pytest.mark.parametrize(
@@ -162,19 +188,37 @@ def test_models_fairer_than_ours_are_held_against_our_fairest(tmp_path, splits, 
     for run in METHODS["penalty"].runs(LAW):
         store.save(run, outcome(0.05, accuracy) if run.seed in splits else outcome(0.3, 0.8))
     (finding,) = judged(store)["frontier-psp"]
-    assert finding.holds is holds
+    assert finding.answer is (Answer.NOT_WORSE if holds else Answer.FAILS)
     assert said in finding.why
     if holds:
         assert finding.why.startswith("nowhere less accurate than group AUC")
         assert "intra-group pairwise has not been run" in finding.why
 
 
-@pytest.mark.parametrize(("gain", "holds"), [(0.01, True), (0.0, False), (-0.01, False)])
-def test_partial_parity_is_to_be_better_than_full_parity(tmp_path, gain, holds):
+@pytest.mark.parametrize(
+    ("gain", "answer"), [(0.01, Answer.HOLDS), (0.0, Answer.COMPARABLE), (-0.01, Answer.FAILS)]
+)
+def test_partial_parity_is_to_be_better_than_full_parity(tmp_path, gain, answer):
     store = made(tmp_path, {"ours": gain, "full-parity": 0.0})
     (finding,) = judged(store)["partial-full"]
-    assert finding.holds is holds
+    assert finding.answer is answer
     assert f"{gain:+.4f} ± 0.0000" in finding.why
+
+
+@pytest.mark.parametrize(
+    ("gains", "superior", "answer"),
+    [
+        # The mean is above one standard error, 0.0002, and its 95% interval contains 0.
+        ((0.0003, 0.0009, -0.0001, 0.0001, 0.0003), True, Answer.COMPARABLE),
+        ((0.0029, 0.0031, 0.0030, 0.0030, 0.0030), True, Answer.HOLDS),
+        ((-0.0029, -0.0031, -0.0030, -0.0030, -0.0030), True, Answer.FAILS),
+        ((0.0003,), True, Answer.COMPARABLE),
+        ((-0.0001, 0.0001), False, Answer.HOLDS),
+    ],
+)
+def test_a_gain_within_its_interval_is_comparable_and_not_superior(gains, superior, answer):
+    assert compare_gain(Mean.of(gains), superior=superior, loses=False) is answer
+    assert compare_gain(Mean.of(gains), superior=superior, loses=True) is Answer.FAILS
 
 
 @pytest.mark.parametrize(
@@ -188,7 +232,7 @@ def test_twenty_points_are_to_be_better_on_law_school_alone(tmp_path, dataset, g
         test = {**before.test, "accuracy": before.test["accuracy"] + gain + 1e-4 * run.seed}
         store.save(run, replace(before, test=test))
     (finding,) = judged(store, dataset)["points"]
-    assert finding.holds is holds
+    assert finding.answer is Answer.of(holds)
 
 
 @pytest.mark.parametrize("holds", [True, False])
@@ -202,17 +246,18 @@ def test_robust_is_highest_and_steadiest(tmp_path, holds):
             measures = {**known.test, gap_name("pSP", question.interval): gap}
             store.save(run, replace(known, validation=measures, test=measures))
     (finding,) = judged(store)["robust"]
-    assert finding.holds is holds
+    assert finding.answer is Answer.of(holds)
 
 
-def test_a_tie_on_the_worst_interval_is_no_loss(tmp_path):
+def test_a_tie_on_the_worst_interval_is_neither_lost_nor_won(tmp_path):
     store = Store(tmp_path / "r", "1")
     for question, method, tolerance in TARGETS["fig9"].settings(Scope(("law_school",), len(SEEDS))):
         for run in method.runs(question, (tolerance,)):
             gap = 0.050 + 0.004 * run.seed if method.name == "ours" else 0.053
             store.save(run, outcome(gap, 0.89 if method.name == "penalty" else 0.9))
     (finding,) = judged(store)["robust"]
-    assert finding.holds is True
+    assert finding.answer is Answer.TIED
+    assert finding.why.startswith("tied with group AUC, inter-group pairwise, intra-group pairwise: ")
     assert "regularization 0.947 or more at a mean accuracy of 0.8900, which is too low" in finding.why
 
 
@@ -229,7 +274,26 @@ def test_ends_of_idca_and_ssg(tmp_path, idca, ssg, psp, pdp):
             fit = {"objective": ends[run.method], "violation": 1e-4}
             store.save(run, replace(outcome(0.1, 0.9), fit=fit))
     said = judged(store)
-    assert [[finding.holds for finding in said[name]] for name in ("idca-psp", "idca-pdp")] == [[psp], [pdp]]
+    answers = [[finding.answer for finding in said[name]] for name in ("idca-psp", "idca-pdp")]
+    assert answers == [[Answer.of(psp)], [Answer.of(pdp)]]
+
+
+@pytest.mark.parametrize(
+    ("violations", "better", "answer"),
+    [
+        ((4.7e-3, 1.2e-4), None, Answer.OPEN),  # of a9a: equal objectives, one of an easier problem
+        ((1.2e-4, 4.7e-3), None, Answer.OPEN),
+        ((4.7e-3, 1.2e-4), "SSG", Answer.OPEN),
+        ((4.9e-3, 9.2e-4), None, Answer.HOLDS),
+        ((1e-9, 9e-5), None, Answer.HOLDS),  # both are feasible
+        ((4.7e-3, 1.2e-4), "IDCA", Answer.FAILS),  # the claim is of a smaller infeasibility
+    ],
+)
+def test_objectives_at_different_infeasibilities_are_not_compared(violations, better, answer):
+    (idca, ssg) = violations
+    found, why = compare_ends((0.3481, idca), (0.3480, ssg), better=better)
+    assert found is answer
+    assert ("objectives are not compared" in why) == (answer is Answer.OPEN)
 
 
 BAND = (0.2, 0.4)
@@ -253,8 +317,10 @@ def line(above):
     return lambda gap: (1 - gap, 0.7 + 0.2 * gap + above)
 
 
-@pytest.mark.parametrize(("above", "holds"), [(0.01, True), (0.0, False), (-0.01, False)])
-def test_networks_on_the_band_are_judged_beside_those_on_all_ranks(tmp_path, above, holds):
+@pytest.mark.parametrize(
+    ("above", "answer"), [(0.01, Answer.HOLDS), (0.0, Answer.NOT_WORSE), (-0.01, Answer.FAILS)]
+)
+def test_networks_on_the_interval_are_compared_with_those_on_all_ranks(tmp_path, above, answer):
     on_band, on_all, more_points = NETWORKS
     store, scope = networks(
         tmp_path,
@@ -268,11 +334,10 @@ def test_networks_on_the_band_are_judged_beside_those_on_all_ranks(tmp_path, abo
     found = {verdict.claim.name: verdict.findings for verdict in verdicts(scope, store)}
     partial, points = found["networks-partial"], found["networks-points"]
     assert [finding.dataset for finding in partial] == [on_band, more_points]
-    if above:
-        assert {finding.holds for finding in partial} == {holds}
-        assert f"{above:+.4f}" in partial[0].why
-    # Fifty points beside ten: .01 more, or less, is no little impact.
-    assert points[0].holds is (above == 0.0)
+    assert {finding.answer for finding in partial} == {answer}
+    assert f"{above:+.4f}" in partial[0].why
+    # Fifty points compared with ten: 0.01 more, or less, is no little impact.
+    assert points[0].answer is (Answer.FAILS if above else Answer.COMPARABLE)
     assert all(not findings for name, findings in found.items() if not name.startswith("networks"))
     rows = TARGETS["fig12"].rows(scope, store)
     assert rows[0]["fairness on the band"] == "0.5000 ± 0.0000"
@@ -280,8 +345,8 @@ def test_networks_on_the_band_are_judged_beside_those_on_all_ranks(tmp_path, abo
     assert {row["training images"] for row in rows} == {"300"}
 
 
-def test_networks_that_were_not_trained_are_not_judged(tmp_path):
+def test_networks_that_were_not_trained_are_not_evaluated(tmp_path):
     store, scope = Store(tmp_path / "none", "1"), Scope(("celeba",))
     found = {verdict.claim.name: verdict.findings for verdict in verdicts(scope, store)}
-    assert {finding.holds for finding in found["networks-partial"]} == {None}
+    assert {finding.answer for finding in found["networks-partial"]} == {Answer.OPEN}
     assert TARGETS["fig12"].rows(scope, store) == []

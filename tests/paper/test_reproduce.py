@@ -197,7 +197,7 @@ def test_a_quick_look_says_that_it_is_one(tmp_path, data_dir):
     assert "A quick look: its verdicts are mostly chance." in text
     assert "nan" not in text
     assert "bank is compared" not in text
-    assert "Claims on other data sets, not judged here:" in text
+    assert "Claims on other data sets, not evaluated here:" in text
 
 
 @pytest.mark.parametrize(

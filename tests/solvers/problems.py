@@ -11,10 +11,10 @@ from partialfair.constraints.surrogates import Ramp
 from partialfair.data.groups import encode_groups
 from partialfair.optimization.models import FirstOrderModel, Parameters, linear_model
 from partialfair.optimization.objectives import Logistic
-from partialfair.optimization.problems import Ball, Problem, WholeSpace
+from partialfair.optimization.problems import Ball, Box, Problem
 
 cp = pytest.importorskip("cvxpy", reason="the reference solver, cvxpy, is not installed")
-WHOLE = WholeSpace()
+WHOLE = Box()
 
 
 def problem(kind="statistical", *, n=80, d=3, seed=0, alpha=0.05, max_gap=0.1, domain=WHOLE):

@@ -15,7 +15,7 @@ from partialfair.optimization.models import linear_model
 from partialfair.optimization.models.blocks import BlockMatrix
 from partialfair.optimization.objectives import Logistic
 from partialfair.optimization.problems import Box, Problem, certify
-from partialfair.optimization.problems.elastic import ElasticModel, StepBounds
+from partialfair.optimization.problems.elastic import ElasticModel
 from partialfair.optimization.problems.local import Kinks, no_kinks
 from partialfair.optimization.solvers import (
     IDCA,
@@ -252,7 +252,7 @@ def test_steps_within_many_bounds_are_cvxpys(seed, n, size):
     shift, step = 0.0, None
     while step is None or not step.settled:
         factor = BlockMatrix((np.arange(n),), (hessian,)).cholesky(shift)
-        model = ElasticModel(factor, gradient, rows, no_kinks(n, m), 2.0, StepBounds(low, high), faces=faces)
+        model = ElasticModel(factor, gradient, rows, no_kinks(n, m), 2.0, Box(low, high), faces=faces)
         step, shift, added = model.step(values), max(1.0, 4 * shift), shift
     assert shift <= 1e4
     p = cp.Variable(n)
@@ -284,7 +284,7 @@ def test_the_elastic_step_within_bounds_is_cvxpys(seed, m, n_kinks, size):
     low[0] = 0.0  # the point lies on a face
     for tau in (0.0, 4.0, 16.0, 64.0):  # where faces are many, a larger τ settles which of them hold
         factor = BlockMatrix((np.arange(n),), (hessian,)).cholesky(tau)
-        step = ElasticModel(factor, gradient, rows, kinks, penalty, StepBounds(low, high)).step(values)
+        step = ElasticModel(factor, gradient, rows, kinks, penalty, Box(low, high)).step(values)
         if step.settled:
             break
     assert step.settled

@@ -15,7 +15,7 @@ from partialfair.data.groups import encode_groups
 from partialfair.exceptions import InputError
 from partialfair.optimization.models import linear_model
 from partialfair.optimization.objectives import Logistic
-from partialfair.optimization.problems import Ball, Cells, Problem, certify
+from partialfair.optimization.problems import Cells, Problem, certify
 from partialfair.optimization.solvers import SOLVERS, MultiStartSQP, Newton, Status
 from tests.sizes import examples, quick_first
 from tests.solvers.problems import problem, unconstrained
@@ -193,7 +193,3 @@ def test_endings():
     assert MultiStartSQP().solve(task, task.trivial_start, callback=interrupt).status is Status.STOPPED
     with pytest.raises(InputError, match="n_starts"):
         MultiStartSQP(n_starts=0)
-    with pytest.raises(InputError, match="not balls"):
-        MultiStartSQP().solve(problem(domain=Ball(1.0)), task.trivial_start)
-    with pytest.raises(InputError, match="not balls"):
-        SOLVERS["idca"]().solve(problem(domain=Ball(1.0)), task.trivial_start)

@@ -72,7 +72,7 @@ def test_idca_budget_by_hand():
     ids=["1", "1/(4M²)", "μν/(8M⁴)"],  # which of the three is the least
 )
 def test_idca_budget_by_formula(lipschitz, mu, nu):
-    """(eq. K) and (eq. epsilonk); T_k with 4M² and the distance at most 2M/μ."""
+    """K and ε_k of Theorem 6.5; T_k with 4M² and the distance at most 2M/μ."""
     epsilon, decrease = 0.2, 0.69
     most = max(1, 4 * lipschitz**2, 8 * lipschitz**4 / (mu * nu))
     least = min(1, 1 / (4 * lipschitz**2), mu * nu / (8 * lipschitz**4))
@@ -89,6 +89,13 @@ def test_idca_budget_needs_slater():
         idca_budget(lipschitz=1.0, mu=1.0, nu=0.0, epsilon=0.1, decrease=0.7)
     with pytest.raises(InputError, match="mu must be positive"):
         idca_budget(lipschitz=1.0, mu=0.0, nu=0.1, epsilon=0.1, decrease=0.7)
+
+
+@pytest.mark.parametrize("beyond", [{"lipschitz": 1e100}, {"epsilon": 1e-200}, {"mu": 1e-150}])
+def test_idca_budget_beyond_floats(beyond):
+    given = {"lipschitz": 1.0, "mu": 1.0, "nu": 0.4, "epsilon": 0.1, "decrease": 0.7, **beyond}
+    with pytest.raises(InputError, match="too large"):
+        idca_budget(**given)
 
 
 @pytest.mark.parametrize("call", [lambda: dkw_bound(0), lambda: dkw_bound(10, 1.0), lambda: dkw_bound(10, 0)])

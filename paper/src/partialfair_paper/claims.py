@@ -3,15 +3,18 @@
 "Higher" and "the same" are meant at equal fairness on test rows, split by split: a frontier, straight between
 its models, is read at the fairness of each model of the other method, so that no other is credited with
 models that it did not find. A frontier is less accurate there if the mean difference over the splits is more
-than one standard error below 0. Models that are fairer than all of the frontier are held against its fairest
-one: if they are more accurate, too, the frontier is beaten, and if they are not nothing follows. What only
-one of several splits says counts for nothing.
+than one standard error below 0. A frontier that is nowhere less accurate is *not worse*, which does not show
+that it is higher. It is higher only where every difference has a 95% interval above 0 and the other method
+has no fairer model. Models with a smaller gap than all of the frontier are compared with the model of the
+frontier that has the smallest gap: if they are more accurate, too, the frontier is beaten, and if they are
+not nothing follows. What only one of several splits says is not counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from statistics import fmean
 from typing import TypeAlias
 
@@ -35,18 +38,44 @@ _HIGH_FAIRNESS = 0.85
 _SIMILAR = 0.002
 """Accuracies that differ by no more are similar: the paper says so of such curves."""
 _SAME_OBJECTIVE = 0.01
-"""Relative difference of objectives that are alike."""
+"""Relative difference of similar objectives."""
+_ROUNDING = 1e-12
+"""Differences of accuracies that are none."""
+_FEASIBLE = 1e-4
+"""Infeasibilities of no more are counted as this."""
+_SAME_INFEASIBILITY = 10.0
+"""Largest ratio of infeasibilities at which objectives are compared: a solver that violates the constraint
+more solves an easier problem."""
 _LEVELS = (0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.92, 0.94)
 """Of fairness on the band at which networks are compared."""
 _BASELINES = ("group-auc", "inter-group", "intra-group", "penalty")
 
 
+class Answer(Enum):
+    """What one data set says of a claim, in the words of the report.
+
+    NOT_WORSE, TIED and COMPARABLE are less than a claim of "higher", "highest" or "superior" says.
+    """
+
+    HOLDS = "holds"
+    NOT_WORSE = "not worse"
+    TIED = "tied"
+    COMPARABLE = "comparable"
+    FAILS = "does not hold"
+    OPEN = "not evaluated"
+
+    @classmethod
+    def of(cls, holds: bool) -> Answer:
+        """Return the answer on a claim that holds or does not."""
+        return cls.HOLDS if holds else cls.FAILS
+
+
 @dataclass(frozen=True)
 class Finding:
-    """What one data set says of a claim: True, False, or None where runs are missing; and why."""
+    """What one data set says of a claim, and why."""
 
     dataset: str
-    holds: bool | None
+    answer: Answer
     why: str
 
 
@@ -57,24 +86,15 @@ class Verdict:
     claim: Claim
     findings: tuple[Finding, ...]
 
-    def sentence(self) -> str:
-        """Return where it holds, and where it does not."""
-        parts = []
-        for holds, words in ((True, "holds on"), (False, "does not hold on"), (None, "not judged on")):
-            where = [finding.dataset for finding in self.findings if finding.holds is holds]
-            if where:
-                parts.append(f"{words} {', '.join(where)}")
-        return "; ".join(parts) or "not judged"
-
 
 def verdicts(scope: Scope, store: Store) -> list[Verdict]:
-    """Judge all claims on the data sets of a scope."""
+    """Evaluate all claims on the data sets of a scope."""
     return [Verdict(claim, tuple(_EVALUATIONS[claim.name](scope, store))) for claim in CLAIMS]
 
 
 @dataclass(frozen=True, eq=False)
 class _Comparison:
-    """One method's frontier beside another's models.
+    """One method's frontier compared with another's models.
 
     Attributes
     ----------
@@ -130,18 +150,34 @@ class _Comparison:
         """Return the levels of models that are fairer than all of the frontier, and by what more accurate."""
         return self._losses(self.fairer)
 
+    def is_higher(self, above: float = -np.inf) -> bool:
+        """Whether the frontier is more accurate than every model above some level, with 95% confidence.
+
+        Models with a smaller gap than all of the frontier have no equal on it: they leave it open.
+        """
+        gains = [Mean.of(gains) for level, gains in self._by_tolerance(self.pairs) if level >= above]
+        return bool(gains) and not self.fairer and all(_is_positive(gain) for gain in gains)
+
+    def _by_tolerance(self, pairs: _Pairs) -> Iterator[tuple[float, list[float]]]:
+        """Give the mean fairness and the gains of each tolerance that more than one of several splits has."""
+        tolerances = dict.fromkeys(tolerance for _, tolerance in pairs)
+        for wanted in tolerances:
+            same = [pair for (_, tolerance), pair in pairs.items() if tolerance == wanted]
+            if len(same) >= min(2, self.n_splits):
+                yield fmean(fairness for fairness, _ in same), [gain for _, gain in same]
+
     def _losses(self, pairs: _Pairs, above: float = -np.inf, by: float = 0.0) -> dict[float, float]:
-        by_tolerance: dict[float | None, list[tuple[float, float]]] = {}
-        for (_, tolerance), pair in pairs.items():
-            by_tolerance.setdefault(tolerance, []).append(pair)
         losses = {}
-        for same in by_tolerance.values():
-            if len(same) < min(2, self.n_splits):
-                continue
-            level, gain = fmean(pair[0] for pair in same), Mean.of(pair[1] for pair in same)
+        for level, gains in self._by_tolerance(pairs):
+            gain = Mean.of(gains)
             if level >= above and gain.value < -max(np.nan_to_num(gain.error), by):
                 losses[level] = -gain.value
         return losses
+
+
+def _is_positive(gain: Mean) -> bool:
+    """Whether the 95% interval of a gain lies above 0; of one split there is none."""
+    return bool(gain.value > np.nan_to_num(gain.half_width, nan=np.inf))
 
 
 def _in_scope(scope: Scope, *names: str) -> list[str]:
@@ -151,15 +187,17 @@ def _in_scope(scope: Scope, *names: str) -> list[str]:
 def _against_baselines(
     scope: Scope, store: Store, dataset: str, fairness: str, *, similar_below: float = -np.inf
 ) -> Finding:
-    """Judge whether ours is nowhere less accurate than a baseline; below a level, not by much."""
+    """Evaluate whether ours is higher than all baselines, or nowhere lower; below a level, not by much."""
     question = scope.question(dataset, fairness)
     ours = question, scope.method("ours")
     worse: list[str] = []
     compared: list[str] = []
     others: list[str] = []
+    higher = True
     for name in _BASELINES:
         label = scope.method(name).label
         comparison = _Comparison.of(store, ours, (question, scope.method(name)))
+        higher = higher and comparison is not None and comparison.is_higher(similar_below)
         if comparison is None:
             others.append(f"{label} has not been run")
             continue
@@ -174,9 +212,13 @@ def _against_baselines(
         else:
             others.append(f"all models of {label} are less fair than ours")
     if not worse and not compared:
-        return Finding(dataset, None, "no two methods have been run that can be compared")
-    why = worse or [f"nowhere less accurate than {', '.join(compared)}", *others]
-    return Finding(dataset, not worse, "; ".join(why))
+        return Finding(dataset, Answer.OPEN, "no two methods have been run that can be compared")
+    if worse:
+        return Finding(dataset, Answer.FAILS, "; ".join(worse))
+    if higher:
+        return Finding(dataset, Answer.HOLDS, f"more accurate than {', '.join(compared)}")
+    why = "; ".join([f"nowhere less accurate than {', '.join(compared)}", *others])
+    return Finding(dataset, Answer.NOT_WORSE, why)
 
 
 def _list_losses(losses: Mapping[float, float]) -> str:
@@ -187,7 +229,7 @@ def _list_losses(losses: Mapping[float, float]) -> str:
 def _frontiers(
     fairness: str, *datasets: str, similar_below: float = -np.inf
 ) -> Callable[[Scope, Store], Iterator[Finding]]:
-    """Judge frontiers of some data sets against all baselines."""
+    """Evaluate frontiers of some data sets against all baselines."""
 
     def evaluate(scope: Scope, store: Store) -> Iterator[Finding]:
         for dataset in _in_scope(scope, *datasets):
@@ -197,18 +239,18 @@ def _frontiers(
 
 
 def _check_gaps_shrink(fairness: str) -> Callable[[Scope, Store], Iterator[Finding]]:
-    """Judge whether gaps on test rows shrink with κ, up to one standard error."""
+    """Evaluate whether gaps on test rows shrink with κ, up to one standard error."""
 
     def evaluate(scope: Scope, store: Store) -> Iterator[Finding]:
         for dataset in _in_scope(scope, *DATASETS):
             points = frontier(store, scope.question(dataset, fairness), scope.method("ours"))
             if len(points) < 2:
-                yield Finding(dataset, None, "no frontier has been computed")
+                yield Finding(dataset, Answer.OPEN, "no frontier has been computed")
                 continue
             gaps = [1 - point.fairness.value for point in points]
             errors = [np.nan_to_num(point.fairness.error) for point in points]
             falls = all(gaps[k + 1] <= gaps[k] + errors[k] for k in range(len(gaps) - 1))
-            yield Finding(dataset, falls, "test gaps " + ", ".join(f"{gap:.3f}" for gap in gaps))
+            yield Finding(dataset, Answer.of(falls), "test gaps " + ", ".join(f"{gap:.3f}" for gap in gaps))
 
     return evaluate
 
@@ -216,13 +258,13 @@ def _check_gaps_shrink(fairness: str) -> Callable[[Scope, Store], Iterator[Findi
 def _densities(scope: Scope, store: Store) -> Iterator[Finding]:
     for fairness in ("pSP", "pDP"):
         for finding in _check_gaps_shrink(fairness)(scope, store):
-            yield Finding(f"{finding.dataset} ({fairness})", finding.holds, finding.why)
+            yield Finding(f"{finding.dataset} ({fairness})", finding.answer, finding.why)
 
 
 def _robust(scope: Scope, store: Store) -> Iterator[Finding]:
-    """Judge by the fairness on the worst interval, among methods that are not less accurate than ours.
+    """Evaluate the fairness on the worst interval, among methods that are not less accurate than ours.
 
-    As everywhere, differences within one standard error (of ours) are none.
+    Differences within one standard error (of ours) are ties.
     """
     target = TARGETS["fig9"]
     assert isinstance(target, Robustness)
@@ -233,25 +275,34 @@ def _robust(scope: Scope, store: Store) -> Iterator[Finding]:
             if question.dataset == dataset:
                 by_method.setdefault(method.name, []).append(point)
         if ours not in by_method or len(by_method) < 2:
-            yield Finding(dataset, None, "no bars have been computed")
+            yield Finding(dataset, Answer.OPEN, "no bars have been computed")
             continue
         worst = {
             name: min((point.fairness for point in points), key=lambda one: one.value)
             for name, points in by_method.items()
         }
         accuracy = {name: fmean(one.accuracy.value for one in points) for name, points in by_method.items()}
-        alike = [name for name in worst if accuracy[name] >= accuracy[ours] - _SIMILAR]
+        comparable = [name for name in worst if accuracy[name] >= accuracy[ours] - _SIMILAR]
         why = "; ".join(
             f"{METHODS[name].label} {fairness.value:.3f} or more at a mean accuracy of {accuracy[name]:.4f}"
-            + ("" if name in alike else ", which is too low to compare")
+            + ("" if name in comparable else ", which is too low to compare")
             for name, fairness in worst.items()
         )
-        enough = worst[ours].value + np.nan_to_num(worst[ours].error)
-        yield Finding(dataset, all(worst[name].value <= enough for name in alike if name != ours), why)
+        others = {METHODS[name].label: worst[name].value for name in comparable if name != ours}
+        answer, ties = rank_worst(worst[ours].value, float(np.nan_to_num(worst[ours].error)), others)
+        yield Finding(dataset, answer, f"tied with {', '.join(ties)}: {why}" if ties else why)
+
+
+def rank_worst(ours: float, error: float, others: Mapping[str, float]) -> tuple[Answer, list[str]]:
+    """Return whether a fairness is the highest, up to its standard error, and what it is tied with."""
+    if any(value > ours + error for value in others.values()):
+        return Answer.FAILS, []
+    ties = [name for name, value in others.items() if value >= ours - error]
+    return (Answer.TIED if ties else Answer.HOLDS), ties
 
 
 def _descents(name: str) -> Callable[[Scope, Store], Iterator[Finding]]:
-    """Judge IDCA beside SSG by where they end: alike, but on law school (pSP) and on bank (pDP)."""
+    """Compare IDCA with SSG by where they end: similar, but on law school (pSP) and on bank (pDP)."""
 
     def evaluate(scope: Scope, store: Store) -> Iterator[Finding]:
         target = TARGETS[name]
@@ -263,55 +314,87 @@ def _descents(name: str) -> Callable[[Scope, Store], Iterator[Finding]]:
                 if outcome is not None and not outcome.failed:
                     ends[run.method] = outcome.fit["objective"], outcome.fit["violation"]
             if not {"idca", "ssg"} <= set(ends):
-                yield Finding(dataset, None, "no histories have been computed")
+                yield Finding(dataset, Answer.OPEN, "no histories have been computed")
                 continue
-            (idca, idca_violation), (ssg, ssg_violation) = ends["idca"], ends["ssg"]
-            why = (
-                f"objective {idca:.5f} (IDCA) and {ssg:.5f} (SSG), infeasibility {idca_violation:.0e} and "
-                f"{ssg_violation:.0e}"
-            )
-            alike = abs(idca - ssg) <= _SAME_OBJECTIVE * abs(ssg)
-            if (name, dataset) == ("fig10", "law_school"):
-                yield Finding(dataset, idca < ssg and idca_violation <= ssg_violation and not alike, why)
-            elif (name, dataset) == ("fig11", "bank"):
-                yield Finding(dataset, ssg <= idca, why)
-            else:
-                yield Finding(dataset, alike, why)
+            better = {("fig10", "law_school"): "IDCA", ("fig11", "bank"): "SSG"}.get((name, dataset))
+            yield Finding(dataset, *compare_ends(ends["idca"], ends["ssg"], better=better))
 
     return evaluate
 
 
+def compare_ends(
+    idca: tuple[float, float], ssg: tuple[float, float], *, better: str | None
+) -> tuple[Answer, str]:
+    """Evaluate where two solvers end.
+
+    Parameters
+    ----------
+    idca, ssg
+        Objective and infeasibility.
+    better
+        "IDCA" if the claim is a smaller objective and infeasibility of IDCA, "SSG" if it is no larger
+        objective of SSG; None if it is that both are similar.
+    """
+    objectives, violations = zip(idca, ssg, strict=True)
+    why = (
+        f"objective {idca[0]:.5f} (IDCA) and {ssg[0]:.5f} (SSG), infeasibility {idca[1]:.1e} and {ssg[1]:.1e}"
+    )
+    similar = abs(idca[0] - ssg[0]) <= _SAME_OBJECTIVE * abs(ssg[0])
+    if better == "IDCA":
+        return Answer.of(idca[0] < ssg[0] and idca[1] <= ssg[1] and not similar), why
+    counted = [max(violation, _FEASIBLE) for violation in violations]
+    if (ratio := max(counted) / min(counted)) > _SAME_INFEASIBILITY:
+        return Answer.OPEN, f"{why}, which differ {ratio:.0f}-fold: objectives are not compared"
+    return Answer.of(objectives[1] <= objectives[0] if better == "SSG" else similar), why
+
+
 def _partial_and_full(scope: Scope, store: Store) -> Iterator[Finding]:
-    """Judge partial against full parity: superior on bank and law school, comparable on a9a."""
+    """Compare partial with full parity: superior on bank and law school, comparable on a9a."""
     for dataset in _in_scope(scope, *DATASETS):
         question = scope.question(dataset, "pSP")
         partial, full = ((question, scope.method(name)) for name in ("ours", "full-parity"))
         comparison = _Comparison.of(store, partial, full)
         if comparison is None or not comparison.pairs:
-            yield Finding(dataset, None, "no two methods have been run that can be compared")
+            yield Finding(dataset, Answer.OPEN, "no two methods have been run that can be compared")
             continue
         gain = comparison.mean
         why = f"partial parity gains {_write_gain(gain)} where full parity has models"
         lower = comparison.lower(by=_SIMILAR if dataset == "a9a" else 0.0)
         if lower and gain.value > 0:
             why += f", on average, but loses {_list_losses(lower)}"
-        yield Finding(dataset, not lower and (dataset == "a9a" or gain.value > 0), why)
+        yield Finding(dataset, compare_gain(gain, superior=dataset != "a9a", loses=bool(lower)), why)
+
+
+def compare_gain(gain: Mean, *, superior: bool, loses: bool) -> Answer:
+    """Evaluate a mean gain where a claim is that it is positive (superior), or that it is small.
+
+    A claim of superiority needs a 95% interval above 0; a mean gain whose interval holds 0 is comparable.
+    """
+    if loses or (superior and gain.value < 0 and not _holds_zero(gain)):
+        return Answer.FAILS
+    if not superior:
+        return Answer.HOLDS
+    return Answer.HOLDS if _is_positive(gain) else Answer.COMPARABLE
+
+
+def _holds_zero(gain: Mean) -> bool:
+    return bool(abs(gain.value) <= np.nan_to_num(gain.half_width, nan=np.inf))
 
 
 def _points(scope: Scope, store: Store) -> Iterator[Finding]:
-    """Judge ten against twenty points: no gain beyond chance and what is similar, but on law school."""
+    """Compare ten with twenty points: no gain beyond chance and what is similar, but on law school."""
     for dataset in _in_scope(scope, *DATASETS):
         twenty, ten = (
             (scope.question(dataset, "pSP", n_points=n_points), scope.method("ours")) for n_points in (20, 10)
         )
         comparison = _Comparison.of(store, twenty, ten)
         if comparison is None or not comparison.pairs:
-            yield Finding(dataset, None, "no two methods have been run that can be compared")
+            yield Finding(dataset, Answer.OPEN, "no two methods have been run that can be compared")
             continue
         gains = comparison.mean
         significant = bool(gains.value > max(2 * np.nan_to_num(gains.error, nan=np.inf), _SIMILAR))
         why = f"twenty points gain {_write_gain(gains)}"
-        yield Finding(dataset, significant if dataset == "law_school" else not significant, why)
+        yield Finding(dataset, Answer.of(significant == (dataset == "law_school")), why)
 
 
 def _network_gains(
@@ -352,31 +435,33 @@ def _by_levels(by_level: Mapping[float, tuple[Mean, int]]) -> str:
 
 
 def _networks_partial(scope: Scope, store: Store) -> Iterator[Finding]:
-    """Judge networks constrained on the band beside those on all ranks, at the same fairness on the band."""
+    """Compare networks constrained on the interval with those on all ranks, at equal fairness on it."""
     on_band, on_all, more_points = NETWORKS
     for label in (on_band, more_points) if _in_scope(scope, FACES) else ():
         found = _network_gains(scope, store, label, on_all)
         if found is None:
-            yield Finding(label, None, "no two curves have been computed that can be compared")
+            yield Finding(label, Answer.OPEN, "no two curves have been computed that can be compared")
             continue
-        by_level, mean = found
-        lower = [gain for gain, _ in by_level.values() if gain.value < -gain.error]
-        why = f"beside all ranks {_by_levels(by_level)}"
-        yield Finding(label, not lower and mean.value > 0, why)
+        by_level, _ = found
+        lower = any(gain.value < -max(gain.error, _ROUNDING) for gain, _ in by_level.values())
+        higher = all(_is_positive(gain) for gain, _ in by_level.values())
+        answer = Answer.FAILS if lower else Answer.HOLDS if higher else Answer.NOT_WORSE
+        yield Finding(label, answer, f"compared with all ranks {_by_levels(by_level)}")
 
 
 def _networks_points(scope: Scope, store: Store) -> Iterator[Finding]:
-    """Judge fifty points beside ten: no gain beyond chance and what is similar."""
+    """Compare fifty points with ten: no difference beyond chance and what is similar."""
     on_band, _, more_points = NETWORKS
     if not _in_scope(scope, FACES):
         return
     found = _network_gains(scope, store, more_points, on_band)
     if found is None:
-        yield Finding(FACES, None, "no two curves have been computed that can be compared")
+        yield Finding(FACES, Answer.OPEN, "no two curves have been computed that can be compared")
         return
     by_level, mean = found
-    similar = abs(mean.value) <= max(2 * mean.error, _SIMILAR)
-    yield Finding(FACES, similar, f"fifty points gain {_write_gain(mean)} on average; {_by_levels(by_level)}")
+    similar = _holds_zero(mean) or abs(mean.value) <= _SIMILAR
+    answer = Answer.COMPARABLE if similar else Answer.FAILS
+    yield Finding(FACES, answer, f"fifty points gain {_write_gain(mean)} on average; {_by_levels(by_level)}")
 
 
 def _write_gain(gain: Mean) -> str:

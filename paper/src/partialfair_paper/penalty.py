@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from partialfair.extension import (
-    Callback,
     Floats,
     Problem,
     ProblemPoint,
-    Result,
     Run,
     Solver,
     Status,
@@ -68,26 +66,15 @@ class Penalty(Solver):
         """Start at w = 0 with thresholds that suit it, as the paper does, or at the last solution."""
         return problem.trivial_start if last is None else last
 
-    def solve(
-        self,
-        problem: Problem,
-        start: Floats,
-        *,
-        time_limit: float | None = None,
-        callback: Callback | None = None,
-    ) -> Result:
+    def iterate(self, run: Run, x: Floats) -> Status:
         """Take all steps; the result is the last point."""
-        run = Run(self, problem, np.inf, time_limit, callback)
-
-        def algorithm(x: Floats) -> Status:
+        problem, run.tolerance = run.problem, np.inf
+        try:
             run.record(0, x)
             for t in range(1, self.max_iter + 1):
                 x = problem.domain.project(x - self.step * self.subgradient(problem.at(x)))
                 if t % self.record_every == 0 or t == self.max_iter:
                     run.record(t, x)
-            return Status.MAX_ITER
-
-        result = run.follow(problem.domain.project(start), algorithm)
-        assert run.last is not None
-        x, values, feasible = run.last
-        return replace(result, x=x, objective=values.objective, violation=values.violation, feasible=feasible)
+        finally:
+            run.best = run.last  # whatever ends the steps
+        return Status.MAX_ITER

@@ -21,11 +21,9 @@ from scipy.optimize import nnls
 
 from partialfair.exceptions import InputError
 from partialfair.extension import (
-    Callback,
     Capability,
     Floats,
     Problem,
-    Result,
     Run,
     Solver,
     Status,
@@ -206,31 +204,19 @@ class ProjectedGradient(Solver):
         """Start at w = 0, as the paper does, or at the last solution."""
         return problem.trivial_start if last is None else last
 
-    def solve(
-        self,
-        problem: Problem,
-        start: Floats,
-        *,
-        time_limit: float | None = None,
-        callback: Callback | None = None,
-    ) -> Result:
+    def iterate(self, run: Run, x: Floats) -> Status:
         """Take all steps; the result is the best point, and all but the start are feasible."""
-        run = Run(self, problem, self.tol, time_limit, callback)
-
-        def algorithm(w: Floats) -> Status:
-            constraints = QuadraticConstraints.of(problem)
-            step = 1 / _largest_curvature(problem) if self.step is None else self.step
-            multipliers = np.zeros(problem.m)
-            w, multipliers = constraints.project(w, multipliers)
-            run.record(0, w)
-            for k in range(1, self.max_iter + 1):
-                uphill = problem.at(w).objective_gradient()
-                w, multipliers = constraints.project(w - step * uphill, multipliers)
-                if k % self.record_every == 0 or k == self.max_iter:
-                    run.record(k, w)
-            return Status.MAX_ITER
-
-        return run.follow(problem.domain.project(start), algorithm)
+        problem, run.tolerance = run.problem, self.tol
+        constraints = QuadraticConstraints.of(problem)
+        step = 1 / _largest_curvature(problem) if self.step is None else self.step
+        w, multipliers = constraints.project(x, np.zeros(problem.m))
+        run.record(0, w)
+        for k in range(1, self.max_iter + 1):
+            uphill = problem.at(w).objective_gradient()
+            w, multipliers = constraints.project(w - step * uphill, multipliers)
+            if k % self.record_every == 0 or k == self.max_iter:
+                run.record(k, w)
+        return Status.MAX_ITER
 
 
 def _largest_curvature(problem: Problem) -> float:

@@ -132,19 +132,15 @@ def audit(settings: AuditSettings) -> None:
 
     Exits with 1 if --fail-above is exceeded.
     """
-    from partialfair.cli.audit import FILES, check_gate, measure, read
-    from partialfair.cli.evaluation import read_gate
+    from partialfair.cli.audit import FILES, measure, read
 
-    gate = read_gate(settings.fail_metric, settings.fail_above, settings.fail_on)
     settings.check()
-    if gate is not None:
-        check_gate(gate, settings)
     check_page(settings.interval, settings.report)
     outputs = Outputs(settings.out, FILES, settings.report)
     outputs.check(settings.file)
-    result = measure(read(settings.file, settings), settings, gate)
+    result = measure(read(settings.file, settings), settings)
     _present(result, outputs, as_json=settings.as_json)
-    if gate is not None and not gate.passes(result.report):
+    if not result.succeeded:
         raise typer.Exit(1)
 
 
@@ -165,12 +161,10 @@ def train(settings: TrainSettings) -> None:
 
     Exits with 1 if none was found that keeps --max-gap. What each gap costs is shown by path.
     """
-    from partialfair.cli.evaluation import read_gate
-    from partialfair.cli.train_report import MODEL, check_settings, file_names
-    from partialfair.cli.train_report import train as train_models
+    from partialfair.cli.train import train as train_models
+    from partialfair.cli.train_report import MODEL, file_names
 
-    gate = read_gate(settings.fail_metric or settings.metric, settings.fail_above, settings.fail_on)
-    check_settings(settings, gate)
+    settings.check()
     check_page(settings.interval, settings.report)
     out, name = settings.out, MODEL
     # A file for the model names the directory of all the rest as well.
@@ -178,7 +172,7 @@ def train(settings: TrainSettings) -> None:
         out, name = out.parent, out.name
     outputs = Outputs(out, file_names(name), settings.report)
     outputs.check(settings.file)
-    result = train_models(settings, gate)
+    result = train_models(settings)
     satisfied = result.result.satisfied is not False
     _present(
         result,

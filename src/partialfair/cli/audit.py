@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from rich.console import Console
@@ -13,8 +13,8 @@ from rich.text import Text
 from partialfair.cli.columns import ColumnNames, ScoreTable, find_positive_label, read_scores
 from partialfair.cli.evaluation import Gate, ScoreEvaluation, evaluate
 from partialfair.cli.intervals import AUTO, by_label, interval_record
-from partialfair.cli.options import FailureKinds
 from partialfair.cli.output import Content, as_options, csv_text, note_line, step
+from partialfair.cli.pictures import draw_densities, draw_rank_curves, shared_interval
 from partialfair.cli.report_text import groups_table, parity_sentence, print_metrics, report_record
 from partialfair.cli.settings import ScoreSettings
 from partialfair.data.groups import group_name
@@ -22,9 +22,8 @@ from partialfair.data.intervals import as_interval_set
 from partialfair.exceptions import InputError
 from partialfair.metrics import FairnessReport, IntervalChoice, UnfairnessMap, choose_interval
 from partialfair.metrics.catalogue import METRICS
-from partialfair.metrics.map import groups_curve, groups_map
-from partialfair.plotting import plot_rank_curve, plot_unfairness_map
-from partialfair.plotting.scores import plot_group_densities
+from partialfair.metrics.map import groups_map
+from partialfair.plotting import plot_unfairness_map
 from partialfair.report.pages import audit_page
 from partialfair.report.sections import notes_section, settings_section
 from partialfair.utils.text import fixed
@@ -47,17 +46,6 @@ FILES = (
 
 MAP_WIDTH = 0.25
 MAP_GRID = 100
-_CURVE_POINTS = 4000
-
-
-def check_gate(gate: Gate, settings: ScoreSettings) -> None:
-    """Refuse a gate that cannot be right, or that takes a choice for a finding."""
-    gate.check()
-    if settings.interval == AUTO and gate.fail_on is FailureKinds.exceeds:
-        raise InputError(
-            "--fail-on exceeds is a test of an interval that was fixed before, and --interval auto takes "
-            "one for its wide gap on the same rows; give the interval"
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +81,11 @@ class Audit:
     def report(self) -> FairnessReport:
         """All metrics."""
         return self.evaluation.report
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the gate, if there is one, was passed."""
+        return self.gate is None or self.gate.passes(self.report)
 
     @property
     def interval(self) -> IntervalLike:
@@ -150,11 +143,13 @@ class Audit:
 
     def files(self) -> dict[str, Content]:
         """Return what ``--out`` writes with the record; the figures are drawn when they are called."""
-        metrics = csv_text(self.report.to_frame(), index=True)
-        pairs = csv_text(self.report.pairs_frame())
-        # In the order of FILES, whose last name is the record's.
-        contents = (metrics, pairs, self._rank_curve, self._densities, self._map)
-        return dict(zip(FILES[:-1], contents, strict=True))
+        return {
+            "metrics.csv": csv_text(self.report.to_frame(), index=True),
+            "pairs.csv": csv_text(self.report.pairs_frame()),
+            "rank_curve.png": lambda: draw_rank_curves({"": self.report}, self.interval),
+            "score_densities.png": lambda: draw_densities(self.report),
+            "unfairness_map.png": self._map,
+        }
 
     def page(self) -> str:
         """Return the interactive page."""
@@ -183,17 +178,9 @@ class Audit:
             sections=[settings_section(provenance), *notes_section(self.notes)],
         )
 
-    def _rank_curve(self) -> Figure:
-        curve = groups_curve(self.report.scored, _CURVE_POINTS)
-        reference, interval = self.evaluation.reference, self.evaluation.shared_interval
-        return _figure(plot_rank_curve(curve, reference=reference, interval=interval))
-
-    def _densities(self) -> Figure:
-        axes = plot_group_densities(self.report.scored, threshold=self.settings.threshold)
-        return _figure(axes[0])
-
     def _map(self) -> Figure:
-        return _figure(plot_unfairness_map(self.unfairness, interval=self.evaluation.shared_interval))
+        figure: Any = plot_unfairness_map(self.unfairness, interval=shared_interval(self.interval)).figure
+        return cast("Figure", figure)
 
     def print(self, out: Console) -> None:
         """Print the readable report, the answer first."""
@@ -235,9 +222,9 @@ def read(path: Path, settings: ScoreSettings, id_column: str | None = None) -> S
         return read_scores(path, columns, settings.missing_groups, max_groups=settings.max_groups)
 
 
-def measure(table: ScoreTable, settings: ScoreSettings, gate: Gate | None = None) -> Audit:
+def measure(table: ScoreTable, settings: ScoreSettings) -> Audit:
     """Evaluate one table of scores."""
-    positive = None
+    positive, gate = None, Gate.of(settings)
     if table.labels is not None:
         positive = find_positive_label(table.labels, table.path, settings.pos_label).value
     # Warnings of the library are notes of the report.
@@ -306,8 +293,3 @@ def _is_as_wide(interval: IntervalLike) -> bool:
     # Of a union no single width can be compared.
     parts = as_interval_set(interval).parts
     return len(parts) == 1 and bool(np.isclose(parts[0][1] - parts[0][0], MAP_WIDTH))
-
-
-def _figure(ax: Any) -> Figure:
-    figure: Figure = ax.figure
-    return figure

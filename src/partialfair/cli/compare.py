@@ -15,7 +15,8 @@ from rich.console import Console
 from partialfair.cli.audit import Audit, measure, read
 from partialfair.cli.columns import ScoreTable
 from partialfair.cli.intervals import AUTO, interval_record
-from partialfair.cli.output import Content, PlainTable, csv_text, note_line, rank_curves, step
+from partialfair.cli.output import Content, PlainTable, csv_text, note_line, step
+from partialfair.cli.pictures import draw_rank_curves
 from partialfair.cli.report_text import report_record
 from partialfair.cli.settings import CompareSettings
 from partialfair.data.groups import members_text
@@ -29,7 +30,6 @@ from partialfair.metrics import (
     compare_gaps,
 )
 from partialfair.metrics.catalogue import METRICS
-from partialfair.metrics.map import groups_curve
 from partialfair.report.page_data import interval_changes
 from partialfair.report.pages import audit_page
 from partialfair.report.sections import Section, gap_cells, interval_title, notes_section
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 FILES = ("movers.csv", "rank_curves.png", "compare.json")
 """What ``--out`` writes, the record last."""
-
-_CURVE_POINTS = 2000
 
 _VERDICTS = {"fairer": "shown to be fairer", "less fair": "shown to be less fair", "not shown": "not shown"}
 
@@ -145,13 +143,8 @@ class Comparison:
         )
 
     def _rank_curves(self) -> Figure:
-        first = self.audits[0]
-        curves = {
-            name: groups_curve(audit.report.scored, n_points=_CURVE_POINTS)
-            for name, audit in zip(self.names, self.audits, strict=True)
-        }
-        reference, interval = first.evaluation.reference, first.evaluation.shared_interval
-        return rank_curves(curves, reference=reference, interval=interval)
+        reports = {name: audit.report for name, audit in zip(self.names, self.audits, strict=True)}
+        return draw_rank_curves(reports, self.audits[0].interval)
 
     def print(self, out: Console) -> None:
         """Print gaps side by side, how they differ, then who enters and leaves."""

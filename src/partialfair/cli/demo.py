@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, Any, cast
 import pandas as pd
 from rich.console import Console
 
-from partialfair.cli.output import Content, command_name, csv_text, rank_curves
+from partialfair.cli.output import Content, command_name, csv_text
 from partialfair.cli.path import FILES as PATH_FILES
 from partialfair.cli.path import Frontier, trace
+from partialfair.cli.pictures import draw_rank_curves
 from partialfair.cli.prepare import HELD_OUT
 from partialfair.cli.report_text import parity_sentence
 from partialfair.cli.settings import DemoSettings, PathSettings
 from partialfair.datasets import make_admissions
 from partialfair.estimators.path import PathPoint
-from partialfair.metrics import rank_curve, unfairness_map
+from partialfair.metrics import unfairness_map
 from partialfair.plotting import plot_unfairness_map
 from partialfair.utils.files import scratch
 from partialfair.utils.text import fixed
@@ -74,12 +75,9 @@ class Demo:
         return self.frontier.page()
 
     def _curves(self) -> Figure:
-        groups = self.frontier.prepared.parts[HELD_OUT].groups
-        curves = {
-            name: rank_curve(point.scores, sensitive_features=groups)
-            for name, point in (("no constraint", self.before), (f"max gap {_SHOWN:g}", self.after))
-        }
-        return rank_curves(curves, reference=groups.labels[groups.names.index("North")], interval=_INTERVAL)
+        models, confidence = self.frontier.models, self.frontier.settings.confidence
+        reports = {point.allowed: models.report(point, confidence) for point in (self.before, self.after)}
+        return draw_rank_curves(reports, _INTERVAL)
 
     def _map(self) -> Figure:
         groups = self.frontier.prepared.parts[HELD_OUT].groups

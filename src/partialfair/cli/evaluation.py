@@ -14,7 +14,7 @@ from rich.text import Text
 
 from partialfair.cli.intervals import interval_among
 from partialfair.cli.options import FailureKinds
-from partialfair.cli.settings import EvaluationSettings
+from partialfair.cli.settings import AuditSettings, EvaluationSettings, ScoreSettings, TrainSettings
 from partialfair.data.groups import Groups
 from partialfair.exceptions import InputError
 from partialfair.metrics import FairnessReport, fairness_report
@@ -22,7 +22,6 @@ from partialfair.metrics.catalogue import METRICS, report_metrics
 from partialfair.utils.typing import (
     ArrayLike,
     Floats,
-    GroupLabel,
     IntervalLike,
     RankWithin,
     SmallGroups,
@@ -54,16 +53,6 @@ class ScoreEvaluation:
     report: FairnessReport
     accuracy: float = float("nan")
     auc: float = float("nan")
-
-    @property
-    def reference(self) -> GroupLabel:
-        """The group that the others are drawn against: the largest, whose ranks are the most certain."""
-        return max(self.report.groups, key=lambda group: group.n_effective).group
-
-    @property
-    def shared_interval(self) -> IntervalLike | None:
-        """The interval to shade on axes that the groups share; intervals by group have none."""
-        return None if isinstance(self.interval, dict) else self.interval
 
     @property
     def ranking(self) -> dict[str, Any]:
@@ -145,20 +134,18 @@ class Gate:
     limit: float
     fail_on: FailureKinds = FailureKinds.estimate
 
+    @classmethod
+    def of(cls, settings: ScoreSettings | TrainSettings) -> Gate | None:
+        """Return the gate of a command; None without one, and of commands that have none."""
+        if not isinstance(settings, AuditSettings | TrainSettings) or settings.fail_above is None:
+            return None
+        kind = FailureKinds(settings.fail_on or "estimate")
+        return cls(settings.gate_metric, settings.fail_above, kind)
+
     @property
     def needs_unseen_rows(self) -> bool:
         """Whether a confidence bound decides: of rows that a model was trained on it says nothing."""
         return self.fail_on is not FailureKinds.estimate
-
-    def check(self) -> None:
-        """Refuse what cannot be right, before any file is read."""
-        if self.metric not in METRICS:
-            raise InputError(f"--fail-metric must be one of {', '.join(METRICS)}, not {self.metric}")
-        # Gaps in units of scores have no largest value.
-        largest = max(1.0, METRICS[self.metric].largest)
-        if not 0 <= self.limit <= largest:
-            limits = "lie between 0 and 1" if largest == 1 else "be at least 0"
-            raise InputError(f"--fail-above must {limits}, not {self.limit:g}")
 
     def check_measured(self, report: FairnessReport) -> None:
         """Refuse a report that cannot decide: a gap that was not measured neither passes nor fails."""
@@ -212,12 +199,3 @@ class Gate:
 
     def _decisive(self, report: FairnessReport) -> float:
         return float(getattr(report[self.metric], _DECIDES[self.fail_on]))
-
-
-def read_gate(metric: str, limit: float | None, fail_on: str | None) -> Gate | None:
-    """Return the gate of a command's options, None without one."""
-    if limit is not None:
-        return Gate(metric, limit, FailureKinds(fail_on or "estimate"))
-    if fail_on is not None:
-        raise InputError("--fail-on says when --fail-above fails: give --fail-above as well")
-    return None

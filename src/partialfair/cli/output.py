@@ -41,9 +41,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from partialfair.metrics.map import RankCurve
-    from partialfair.utils.typing import GroupLabel, IntervalLike
-
 _logger = logging.getLogger("partialfair")
 
 
@@ -153,24 +150,6 @@ def note_line(note: str) -> Text:
 def json_text(record: Mapping[str, Any]) -> str:
     """Return strict JSON: what is undefined or infinite is null."""
     return json_visible(json.dumps(_finite(record), indent=2, ensure_ascii=False, allow_nan=False))
-
-
-def rank_curves(
-    curves: Mapping[str, RankCurve], *, reference: GroupLabel, interval: IntervalLike | None
-) -> Figure:
-    """Draw rank curves of several models side by side."""
-    from matplotlib import pyplot
-
-    from partialfair.plotting import plot_rank_curve
-
-    n = len(curves)
-    many = max(len(curve.labels) for curve in curves.values()) > 6  # then the legend stands beside
-    size = (n * (7.8 if many else 4.6), 4.8)
-    figure, axes = pyplot.subplots(1, n, figsize=size, squeeze=False, layout="constrained")
-    for ax, (name, curve) in zip(axes[0], curves.items(), strict=True):
-        title = visible(name).replace("$", r"\$")
-        plot_rank_curve(curve, reference=reference, interval=interval, title=title, ax=ax)
-    return figure
 
 
 def _finite(value: Any) -> Any:

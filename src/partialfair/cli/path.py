@@ -10,12 +10,12 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
-from partialfair.cli.intervals import AUTO, interval_record
+from partialfair.cli.intervals import AUTO
 from partialfair.cli.output import Content, PlainTable, as_options, csv_text, note_line, step
 from partialfair.cli.prepare import Prepared, prepare
 from partialfair.cli.settings import SCORINGS, PathSettings
-from partialfair.cli.train_report import HELD_OUT_FILE, MODEL, OUT_OF_FOLD_FILE, chosen_alpha_note
-from partialfair.cli.training import Notes, build_estimator, fit_path
+from partialfair.cli.train_report import HELD_OUT_FILE, MODEL, OUT_OF_FOLD_FILE
+from partialfair.cli.training import Notes, build_estimator, chosen_alpha_note, fit_path
 from partialfair.data.groups import group_name
 from partialfair.estimators.path import FairnessPath, PathPoint
 from partialfair.exceptions import InputError
@@ -24,7 +24,7 @@ from partialfair.metrics.catalogue import METRICS
 from partialfair.persistence import model_bytes
 from partialfair.report.pages import path_names, path_page
 from partialfair.report.sections import gap_cells, interval_title, notes_section, settings_section
-from partialfair.utils.text import fixed, listed
+from partialfair.utils.text import fixed
 from partialfair.utils.typing import IntervalLike
 
 if TYPE_CHECKING:
@@ -61,15 +61,10 @@ class Frontier:
     @property
     def headline(self) -> str:
         """What was trained, and on what."""
-        settings = self.settings
-        chosen = ", chosen by the scores" if settings.interval == AUTO else ""
-        outside = f"; outside the promise: {listed(self.excluded)}" if self.excluded else ""
-        coverage = self.models.report(self.models.points[-1], settings.confidence).coverage
+        title = METRICS[self.settings.metric].title
+        coverage = self.models.report(self.models.points[-1], self.settings.confidence).coverage
         covered = f"; {self.models.evaluated_on}: {coverage}" if coverage else ""
-        return (
-            f"{self.prepared.headline}; {METRICS[settings.metric].title} at {settings.words(self.interval)}"
-            f"{chosen}, on the {settings.gap_scale} scale{outside}{covered}"
-        )
+        return self.prepared.headline(title, self.interval, self.excluded) + covered
 
     @property
     def interval(self) -> IntervalLike:
@@ -102,10 +97,7 @@ class Frontier:
         return {
             "schema": "partialfair.path/1",
             "model": None if self.chosen is None else MODEL,
-            **self.prepared.record(),
-            "settings": self.settings.record(),
-            "interval": interval_record(self.interval),
-            "outside_the_promise": self.excluded,
+            **self.prepared.record(self.interval, self.excluded),
             "models": models,
             "refusal": self.refusal,
             "notes": [*self.notes.general, *self.notes.fits],

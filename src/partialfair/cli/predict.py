@@ -45,7 +45,7 @@ class Prediction:
     @property
     def selected(self) -> int:
         """How many rows are classified as positive."""
-        return int((self.table["score"] > 0).sum())
+        return int((self.table["score"] > self.model.classifier.decision_threshold_).sum())
 
     def record(self, out: Path) -> dict[str, Any]:
         """Return plain data for JSON; the schema's number changes when a reader would have to."""
@@ -92,18 +92,17 @@ def find_model(path: Path) -> list[Path]:
     return [path / model, record_path, *members]
 
 
-def check_target(out: Path | None, inputs: Sequence[Path]) -> None:
+def check_target(out: Path, inputs: Sequence[Path], suffixes: Sequence[str], flag: str = "") -> None:
     """Refuse, before any work, a file that cannot be written, or that is one of the inputs."""
-    if out is None:
-        return
     if out.is_dir():
-        raise InputError(f"--out {out} is a directory; name a file, {out / 'scores.csv'} say")
-    if out.suffix.lower() not in (".csv", ".parquet"):
-        raise InputError(f"--out {out} must end in .csv or .parquet")
+        example = {".csv": "scores.csv", ".onnx": "model.onnx"}[suffixes[0]]
+        raise InputError(f"{flag}{out} is a directory; name a file, {out / example} say")
+    if out.suffix.lower() not in suffixes:
+        raise InputError(f"{flag}{out} must end in {' or '.join(suffixes)}")
     if out.suffix.lower() == ".parquet":
         require("pyarrow", extra="cli", purpose="writing Parquet files")
     if not out.resolve().parent.is_dir():
-        raise InputError(f"--out {out} is in a directory that does not exist")
+        raise InputError(f"{flag}{out} is in a directory that does not exist")
     check_targets([out], inputs)
 
 
@@ -111,7 +110,8 @@ def predict(settings: PredictSettings) -> Prediction:
     """Score the rows of a table; a model whose constraint is not satisfied only where options allow it."""
     path = settings.file
     model_path, *others = find_model(settings.model)
-    check_target(settings.out, [model_path, *others, path])
+    if settings.out is not None:
+        check_target(settings.out, [model_path, *others, path], (".csv", ".parquet"), "--out ")
     with step(f"loading {model_path}"):
         model = load_model(model_path)
     if not isinstance(model, TableModel):
@@ -239,25 +239,14 @@ class Export:
         }
 
 
-def check_onnx_target(out: Path, inputs: Sequence[Path]) -> None:
-    """Refuse, before any work, a file that cannot be written, or that is one of the inputs."""
-    require("onnx", extra="onnx", purpose="export to ONNX")
-    if out.is_dir():
-        raise InputError(f"{out} is a directory; name a file, {out / 'model.onnx'} say")
-    if out.suffix.lower() != ".onnx":
-        raise InputError(f"{out} must end in .onnx")
-    if not out.resolve().parent.is_dir():
-        raise InputError(f"{out} is in a directory that does not exist")
-    check_targets([out], inputs)
-
-
 def export(settings: ExportSettings) -> Export:
     """Write a saved model as ONNX; one whose constraint is not satisfied only where options allow it."""
     from partialfair.onnx import to_onnx
 
     out = settings.out
     model_path, *others = find_model(settings.model)
-    check_onnx_target(out, [model_path, *others])
+    require("onnx", extra="onnx", purpose="export to ONNX")
+    check_target(out, [model_path, *others], (".onnx",))
     with step(f"loading {model_path}"):
         model = load_model(model_path)
     if not settings.use_unkept:

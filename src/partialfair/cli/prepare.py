@@ -28,7 +28,14 @@ from partialfair.cli.columns import (
     read_table,
     read_weights,
 )
-from partialfair.cli.intervals import ANYWHERE, AUTO, RequestedInterval, by_label, interval_among
+from partialfair.cli.intervals import (
+    ANYWHERE,
+    AUTO,
+    RequestedInterval,
+    by_label,
+    interval_among,
+    interval_record,
+)
 from partialfair.cli.options import Models
 from partialfair.cli.output import step
 from partialfair.cli.settings import MAX_GROUPS, TableFitSettings
@@ -55,7 +62,8 @@ from partialfair.tables import (
 )
 from partialfair.training import check_groups, group_constraints
 from partialfair.training.result import CHOSEN_IN_TRAINING
-from partialfair.utils.typing import Floats, Ints
+from partialfair.utils.text import listed
+from partialfair.utils.typing import Floats, IntervalLike, Ints
 
 TRAINING, HELD_OUT = "training", "held out"
 OUT_OF_FOLD: Literal["out of fold"] = "out of fold"
@@ -100,6 +108,8 @@ class Prepared:
         Of the rows held out or in folds: their number in the file, from 1, and columns that identify them.
     folds : (n,)
         The fold of every row; None without.
+    constraint
+        What bounds the gap, or without a constraint what the model is evaluated by.
     notes
         What may surprise.
     """
@@ -114,6 +124,7 @@ class Prepared:
     parts: dict[str, Samples]
     unseen: pd.DataFrame
     folds: Ints | None
+    constraint: Constraint
     notes: tuple[str, ...]
 
     def model(self, classifier: PartialFairEstimator, satisfied: bool | None) -> TableModel:
@@ -121,7 +132,7 @@ class Prepared:
         target, ids = self.settings.target, self.settings.ids
         return TableModel(target, self.labels, self.columns, self.group_columns, ids, classifier, satisfied)
 
-    def record(self) -> dict[str, Any]:
+    def record(self, interval: IntervalLike, excluded: list[str]) -> dict[str, Any]:
         """Return what was predicted from what, and how to do it again, as plain data for JSON."""
         versions = {"python": platform.python_version()}
         for name in _PACKAGES:
@@ -146,6 +157,9 @@ class Prepared:
                 {"kind": "number" if isinstance(column, NumberColumn) else "categories", **asdict(column)}
                 for column in self.columns
             ],
+            "settings": self.settings.record(),
+            "interval": interval_record(interval),
+            "outside_the_promise": excluded,
         }
 
     @property
@@ -161,17 +175,21 @@ class Prepared:
         taken = {str(name) for name in self.unseen.columns}
         return self.unseen.assign(**{_free_name(name, taken): column for name, column in scores.items()})
 
-    @property
-    def headline(self) -> str:
-        """What is predicted, from what."""
+    def headline(self, purpose: str, interval: IntervalLike, excluded: list[str]) -> str:
+        """Say what is predicted from what, and what the groups that are not excluded are compared by."""
+        settings = self.settings
         n_features = self.parts[TRAINING].X.shape[1]
         counts = ", ".join(f"{part.n:,} rows {name}" for name, part in self.parts.items())
-        if self.settings.cv is not None:
-            counts = f"{self.parts[TRAINING].n:,} rows in {self.settings.cv} folds"
+        if settings.cv is not None:
+            counts = f"{self.parts[TRAINING].n:,} rows in {settings.cv} folds"
         if (clusters := self._clusters_record) is not None:
             counts += f", {clusters['n']:,} clusters of rows by {clusters['column']}"
         made = "" if n_features == len(self.columns) else f" ({n_features} features)"
-        return f"{self.settings.target} = {self.labels[1]} from {len(self.columns)} columns{made}; {counts}"
+        what = f"{settings.target} = {self.labels[1]} from {len(self.columns)} columns{made}; {counts}"
+        chosen = ", chosen by the scores" if settings.interval == AUTO else ""
+        outside = f"; outside the promise: {listed(excluded)}" if excluded else ""
+        where = f"{settings.words(interval)}{chosen}, on the {settings.gap_scale} scale{outside}"
+        return f"{what}; {purpose} at {where}"
 
 
 def prepare(settings: TableFitSettings, estimator: PartialFairEstimator) -> Prepared:
@@ -181,7 +199,7 @@ def prepare(settings: TableFitSettings, estimator: PartialFairEstimator) -> Prep
     """
     path = settings.file
     # Read first: what no constraint allows raises before any file is opened.
-    constraints = estimator._read_constraints() if settings.is_constrained else ()
+    (constraint,) = estimator._read_constraints()
     # Columns that options name; all others are features.
     used = _used_columns(settings)
     with step(f"reading {path.name}"):
@@ -214,7 +232,9 @@ def prepare(settings: TableFitSettings, estimator: PartialFairEstimator) -> Prep
         rows = replace(rows, groups=_merge_small_groups(rows, split[TRAINING], settings))
     interval = AUTO if settings.interval == AUTO else by_label(settings.interval, rows.groups)
     estimator.set_params(interval=interval)
-    _check_parts(rows, split, folds, interval, settings, constraints)
+    if interval != AUTO:
+        constraint = replace(constraint, interval=interval)
+    _check_parts(rows, split, folds, interval, settings, (constraint,) if settings.is_constrained else ())
     with step("reading columns"):
         features = [name for name in map(str, table.columns) if name not in {*used} - {*settings.categories}]
         columns, notes = read_columns(table, features, split[TRAINING], categories=settings.categories)
@@ -251,6 +271,7 @@ def prepare(settings: TableFitSettings, estimator: PartialFairEstimator) -> Prep
         parts,
         _identify_rows(table, settings, unseen, folds),
         folds,
+        constraint,
         (*_choices(settings, folds), *missing, *notes),
     )
 

@@ -40,6 +40,8 @@ from partialfair.exceptions import InputError
 from partialfair.utils.extras import require
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from partialfair.cli.intervals import RequestedInterval
     from partialfair.training.named_constraints import NamedConstraint
     from partialfair.utils import typing as types
@@ -271,6 +273,29 @@ class GateOptions:
         "or unless it is shown to be at most that.",
     )
 
+    @property
+    def gate_metric(self) -> str:
+        """The metric of the gap that fails."""
+        raise NotImplementedError
+
+    def check_gate(self, reasons: Mapping[str, str | None]) -> None:
+        """Refuse a gate that cannot be right; reasons say why a kind of failure cannot be decided."""
+        from partialfair.metrics.catalogue import METRICS
+
+        if self.fail_above is None:
+            if self.fail_on is not None:
+                raise InputError("--fail-on says when --fail-above fails: give --fail-above as well")
+            return
+        if self.gate_metric not in METRICS:
+            raise InputError(f"--fail-metric must be one of {', '.join(METRICS)}, not {self.gate_metric}")
+        # Gaps in units of scores have no largest value.
+        largest = max(1.0, METRICS[self.gate_metric].largest)
+        if not 0 <= self.fail_above <= largest:
+            limits = "lie between 0 and 1" if largest == 1 else "be at least 0"
+            raise InputError(f"--fail-above must {limits}, not {self.fail_above:g}")
+        if (reason := reasons.get(self.fail_on or "")) is not None:
+            raise InputError(f"--fail-on {self.fail_on} {reason}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreSettings(OutDirectory, ScoreColumns, EvaluationSettings):
@@ -314,6 +339,22 @@ class AuditSettings(TableFile, GateOptions, ScoreSettings):
     fail_metric: str = evaluation(
         str, "--fail-metric NAME", "Metric that --fail-above looks at.", default="statistical_parity"
     )
+
+    @property
+    def gate_metric(self) -> str:
+        """The metric of the gap that fails."""
+        return self.fail_metric
+
+    def check(self) -> None:
+        """Refuse what cannot be right, before any file is read."""
+        super().check()
+        reason = None
+        if self.interval == AUTO:
+            reason = (
+                f"is a test of an interval that was fixed before, and --interval {AUTO} takes one for its "
+                "wide gap on the same rows; give the interval"
+            )
+        self.check_gate({FailureKinds.exceeds: reason})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -448,7 +489,7 @@ class ModelSettings(TableFile, EvaluationSettings):
         "--cv FOLDS",
         "Hold out no rows: train on all, and judge models trained like this on all rows out of fold.",
     )
-    verbose: bool = output(bool, "--verbose", "Also say how the fit went: steps, objective, certificate.")
+    verbose: bool = output(bool, "--verbose", "Also say how the fit went: steps, objective, KKT certificate.")
 
     share_flag: ClassVar[str]
     """The option that says how many rows are held out."""
@@ -647,6 +688,11 @@ class TrainSettings(GateOptions, ModelSettings):
         return (self.penalty if self.alpha is None else self.alpha,)
 
     @property
+    def gate_metric(self) -> str:
+        """The metric of the gap that fails."""
+        return self.fail_metric or self.metric
+
+    @property
     def max_gaps(self) -> tuple[float, ...]:
         """The one limit; none without a constraint."""
         return (self.max_gap,) if self.is_constrained else ()
@@ -664,6 +710,14 @@ class TrainSettings(GateOptions, ModelSettings):
         # 0 is allowed: `train` without held-out rows reports training figures only.
         if not 0 <= self.share < 1:
             raise InputError(f"--test-size must be at least 0 and below 1, not {self.share:g}")
+        reason = None
+        if self.cv is not None:
+            reason = "is about one model, and --cv measures several; leave one of them out"
+        elif self.share == 0:
+            reason = (
+                "is about people whom the model has not seen: it needs rows held out, so --test-size above 0"
+            )
+        self.check_gate({FailureKinds.exceeds: reason, FailureKinds.unproven: reason})
         if not self.population:
             return
         if not self.is_constrained:
@@ -674,7 +728,7 @@ class TrainSettings(GateOptions, ModelSettings):
                 "out"
             )
         if self.share == 0:
-            raise InputError("--population certifies models on rows held out, so --test-size must be above 0")
+            raise InputError("--population validates models on held-out rows, so --test-size must be above 0")
 
     def record(self) -> dict[str, Any]:
         """Return what was asked for as plain data for JSON."""

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from rich.console import Console
 from rich.text import Text
-from sklearn.metrics import accuracy_score, roc_auc_score
 
-from partialfair.cli.evaluation import Gate, ScoreEvaluation, evaluate
-from partialfair.cli.intervals import AUTO, interval_among, interval_record
-from partialfair.cli.output import Content, PlainTable, as_options, csv_text, note_line, rank_curves, step
-from partialfair.cli.prepare import OUT_OF_FOLD, TRAINING, Prepared, prepare
+from partialfair.cli.evaluation import Gate, ScoreEvaluation
+from partialfair.cli.model_record import model_record
+from partialfair.cli.output import Content, PlainTable, as_options, csv_text, note_line
+from partialfair.cli.pictures import draw_densities, draw_rank_curves
+from partialfair.cli.prepare import OUT_OF_FOLD, TRAINING, Prepared
 from partialfair.cli.report_text import gap_sentence, print_metrics, report_record
 from partialfair.cli.settings import TrainSettings
-from partialfair.cli.training import Notes, build_estimator, fit_path, fit_population, fit_unconstrained
+from partialfair.cli.training import Notes
 from partialfair.data.groups import group_name
-from partialfair.data.samples import Samples
 from partialfair.estimators import FitResult
-from partialfair.estimators.base import PartialFairEstimator
-from partialfair.exceptions import IdleThresholdWarning, InputError
 from partialfair.metrics.catalogue import METRICS
-from partialfair.metrics.map import groups_curve
 from partialfair.optimization.solvers import GOOD
 from partialfair.persistence import model_bytes
-from partialfair.plotting.scores import plot_group_densities
 from partialfair.report.page_data import interval_changes
 from partialfair.report.pages import audit_page
 from partialfair.report.sections import (
@@ -40,9 +33,8 @@ from partialfair.report.sections import (
     settings_section,
 )
 from partialfair.tables import TableModel
-from partialfair.training.result import Population
-from partialfair.utils.text import fixed, listed
-from partialfair.utils.typing import Floats, IntervalLike
+from partialfair.utils.text import fixed
+from partialfair.utils.typing import IntervalLike
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,8 +45,6 @@ HELD_OUT_FILE = "held_out.csv"
 OUT_OF_FOLD_FILE = "out_of_fold.csv"
 PICTURES = ("rank_curves.png", "score_densities.png")
 
-_CURVE_POINTS = 2000
-
 
 def unkept_name(name: str) -> str:
     """Return the name of a model that does not keep its promise, ``model.unkept.skops``."""
@@ -64,165 +54,6 @@ def unkept_name(name: str) -> str:
 def file_names(model: str) -> tuple[str, ...]:
     """Return what ``--out`` may write, known before anything is trained; the record last."""
     return (model, unkept_name(model), HELD_OUT_FILE, OUT_OF_FOLD_FILE, *PICTURES, RECORD)
-
-
-_WITHOUT, _WITH = "without the constraint", "with the constraint"
-
-_CHOSEN_ON_HELD_OUT_ROWS = (
-    "the rows held out chose the model: their intervals below are those of one model looked at alone; the "
-    "promise about new people allows for the choice"
-)
-
-
-def check_settings(settings: TrainSettings, gate: Gate | None) -> None:
-    """Refuse settings that cannot be right, before any file is read."""
-    settings.check()
-    if gate is None:
-        return
-    gate.check()
-    if gate.needs_unseen_rows and settings.cv is not None:
-        raise InputError(
-            f"--fail-on {gate.fail_on} is about one model, and --cv measures several; leave one of them out"
-        )
-    if gate.needs_unseen_rows and settings.share == 0:
-        raise InputError(
-            f"--fail-on {gate.fail_on} is about people whom the model has not seen: it needs rows held "
-            "out, so --test-size above 0"
-        )
-
-
-def train(settings: TrainSettings, gate: Gate | None = None) -> TrainReport:
-    """Read, split, encode, fit without and with the constraint, and evaluate both."""
-    estimator = build_estimator(settings)
-    prepared = prepare(settings, estimator)
-    # What preparing noticed comes first.
-    notes = Notes(general=[*prepared.notes])
-    if settings.population:
-        notes.general.append(_CHOSEN_ON_HELD_OUT_ROWS)
-    with notes.collecting():
-        fitted = _fit_models(prepared, settings, estimator, notes)
-        saved = fitted[-1].model
-        # The fit knows which interval "auto" chose.
-        interval: Any = prepared.interval
-        if interval == AUTO:
-            interval = saved.result_.constraints[0].interval
-        evaluations = {
-            (each.name, part): _evaluate_part(each, part, prepared, interval, gate, counts=each is fitted[-1])
-            for each in fitted
-            for part in prepared.parts
-        }
-    if settings.alphas[0] == AUTO:
-        notes.general.append(chosen_alpha_note(saved))
-    if settings.decision_threshold == "tune":
-        notes.general.append(tuned_threshold_note(saved))
-    notes.general += _calibration_notes(saved, prepared)
-    if gate is not None:
-        gate.check_measured(list(evaluations.values())[-1].report)
-    model = prepared.model(saved, saved.result_.satisfied)
-    return TrainReport(settings, gate, prepared, interval, model, evaluations, notes)
-
-
-def tuned_threshold_note(model: Any) -> str:
-    """Say where a model decides whose threshold was tuned."""
-    rows = "training rows that no tree was grown on" if model.takes_tables else "the training rows"
-    return f"decisions are positive above the score {model.decision_threshold_:.4g}, tuned on {rows}"
-
-
-def chosen_alpha_note(model: Any) -> str:
-    """Say which penalty was chosen for a model."""
-    return f"alpha {model.alpha_:g} was chosen, by loss and gap on training rows that no leaf was grown on"
-
-
-class _Fitted(NamedTuple):
-    """A model by its name, with its scores of rows that it has not seen, where these are out of fold."""
-
-    name: str
-    model: Any
-    out_of_fold: Floats | None = None
-
-
-def _fit_models(
-    prepared: Prepared, settings: TrainSettings, estimator: PartialFairEstimator, notes: Notes
-) -> list[_Fitted]:
-    """Fit the unconstrained model and, if there is a constraint, the one that is saved, the last."""
-    if settings.population:
-        unconstrained, constrained = fit_population(prepared, settings, estimator)
-        return [_Fitted(_WITHOUT, unconstrained), _Fitted(_WITH, constrained)]
-    if settings.is_constrained:
-        # A path of one limit.
-        points = fit_path(prepared, settings, estimator, notes, small_groups="keep").points
-        named = {_WITHOUT: points[0], _WITH: points[-1]}
-    else:
-        named = {"without a constraint": fit_unconstrained(prepared, settings, estimator)}
-    fold_models = list(named.values())[-1].fold_models
-    n_broken = sum(model.result_.satisfied is False for model in fold_models)
-    if n_broken:
-        notes.general.append(
-            f"in {n_broken} of {len(fold_models)} folds no model was found that keeps the promise in training"
-        )
-    return [_Fitted(name, point.model, point.scores) for name, point in named.items()]
-
-
-def _evaluate_part(
-    fitted: _Fitted,
-    part: str,
-    prepared: Prepared,
-    interval: IntervalLike,
-    gate: Gate | None,
-    *,
-    counts: bool,
-) -> ScoreEvaluation:
-    """Evaluate a model on a part of the rows; warnings are about the model that counts, on the last part."""
-    rows: Samples = prepared.parts[part]
-    settings = prepared.settings
-    with step(f"measuring {rows.n:,} scores: {part}, {fitted.name}"), warnings.catch_warnings():
-        if not counts or part != list(prepared.parts)[-1]:
-            warnings.simplefilter("ignore")
-        if not settings.is_at_threshold:
-            warnings.simplefilter("ignore", IdleThresholdWarning)
-        scores = fitted.out_of_fold
-        if part != OUT_OF_FOLD or scores is None:
-            scores = fitted.model.decision_function(rows.X, rows.groups)
-        evaluation = evaluate(
-            settings,
-            scores,
-            rows.groups,
-            interval=interval_among(interval, rows.groups),
-            labels=rows.y,
-            positive=True,
-            threshold=fitted.model.decision_threshold_,
-            rank_within=settings.rank_within,
-            weights=rows.weights,
-            clusters=rows.clusters,
-            # Small groups of prepared rows that were to be merged are one group already.
-            small_groups="list" if settings.small_groups == "merge" else None,
-            also={settings.metric, settings.metric if gate is None else gate.metric},
-        )
-    return replace(
-        evaluation,
-        accuracy=float(
-            accuracy_score(rows.y, scores > fitted.model.decision_threshold_, sample_weight=rows.weights)
-        ),
-        auc=float(roc_auc_score(rows.y, scores, sample_weight=rows.weights)),
-    )
-
-
-def _calibration_notes(model: Any, prepared: Prepared) -> list[str]:
-    """Say what the constraint did to the calibration of trees, whose library gives the measure."""
-    if not model.takes_tables or model.constraint is None:
-        return []
-    part = [name for name in prepared.parts if name != OUT_OF_FOLD][-1]
-    rows = prepared.parts[part]
-    table = model.calibration(rows.X, rows.y, sensitive_features=rows.groups, sample_weight=rows.weights)
-    # One sentence, on the group that the probabilities suit least.
-    worst = table["error_after"].idxmax()
-    line = table.loc[worst]
-    suffers = "suffers" if line["error_after"] > line["error_before"] else "does not suffer"
-    return [
-        f"calibration by group, {part} rows: it {suffers}; group {worst} has the largest error, "
-        f"{line['error_after']:.3f} ({line['error_before']:.3f} before the refit): its probabilities are "
-        f"{abs(line['bias_after']):.3f} too {'high' if line['bias_after'] > 0 else 'low'} on average"
-    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,13 +116,10 @@ class TrainReport:
     def headline(self) -> str:
         """What was trained, on what, and what was requested of whom."""
         settings = self.settings
-        chosen = ", chosen by the scores" if settings.interval == AUTO else ""
-        where = f"{settings.words(self.interval)}{chosen}, on the {settings.gap_scale} scale"
-        if not settings.is_constrained:
-            return f"{self.prepared.headline}; no constraint; judged at {where}"
-        outside = f"; outside the promise: {listed(self.excluded)}" if self.excluded else ""
-        gap = f"{METRICS[settings.metric].title} gap at most {settings.max_gap:g}"
-        return f"{self.prepared.headline}; {gap} at {where}{outside}"
+        purpose = "no constraint; judged"
+        if settings.is_constrained:
+            purpose = f"{METRICS[settings.metric].title} gap at most {settings.max_gap:g}"
+        return self.prepared.headline(purpose, self.interval, self.excluded)
 
     @property
     def excluded(self) -> list[str]:
@@ -333,7 +161,7 @@ class TrainReport:
 
     def record(self) -> dict[str, Any]:
         """Return plain data for JSON; the schema's number changes when a reader would have to."""
-        result, part = self.result, self.last[1]
+        part = self.last[1]
         models: dict[str, dict[str, Any]] = {}
         for (model, of), each in self.evaluations.items():
             models.setdefault(model, {})[of] = {
@@ -344,32 +172,8 @@ class TrainReport:
         record: dict[str, Any] = {
             "schema": "partialfair.train/1",
             "model": self.file_name,
-            **self.prepared.record(),
-            "settings": self.settings.record(),
-            "interval": interval_record(self.interval),
-            "outside_the_promise": self.excluded,
-            "fit": {
-                "status": result.status.value,
-                "satisfied": result.satisfied,
-                "objective": result.objective,
-                "max_violation": result.max_violation,
-                "exact_training_gap": result.gap,
-                "obstacle": result.obstacle,
-                "population": None if result.population is None else _population_record(result.population),
-                "decision_threshold": self.model.classifier.decision_threshold_,
-                "steps": result.history[-1].step,
-                "passes": result.history[-1].passes,
-                "seconds": result.history[-1].seconds,
-                "tol": result.tol,
-                "certificate": {
-                    "mu": result.kkt.mu,
-                    "distance": result.kkt.distance,
-                    "stationarity": result.kkt.stationarity,
-                    "feasibility": result.kkt.feasibility,
-                    "complementarity": result.kkt.complementarity,
-                },
-            },
-            **_parameters_record(self.model),
+            **self.prepared.record(self.interval, self.excluded),
+            **model_record(self.model),
             "models": models,
             "notes": self.all_notes,
         }
@@ -388,7 +192,11 @@ class TrainReport:
             scores |= {f"score {name}": self.compared[name].scores for name in others}
             name = OUT_OF_FOLD_FILE if part == OUT_OF_FOLD else HELD_OUT_FILE
             files[name] = csv_text(self.prepared.scored(scores))
-        return {**files, PICTURES[0]: self._rank_curves, PICTURES[1]: self._densities}
+        return {
+            **files,
+            PICTURES[0]: self._rank_curves,
+            PICTURES[1]: lambda: draw_densities(self.evaluation.report),
+        }
 
     def page(self) -> str:
         """Return the interactive page: the model compared with the one without the constraint."""
@@ -425,19 +233,8 @@ class TrainReport:
         )
 
     def _rank_curves(self) -> Figure:
-        curves = {
-            f"{model} ({self.last[1]})": groups_curve(each.report.scored, n_points=_CURVE_POINTS)
-            for model, each in self.compared.items()
-        }
-        return rank_curves(
-            curves, reference=self.evaluation.reference, interval=self.evaluation.shared_interval
-        )
-
-    def _densities(self) -> Figure:
-        report = self.evaluation.report
-        axes = plot_group_densities(report.scored, threshold=report.threshold)
-        figure: Figure = axes[0].figure
-        return figure
+        reports = {f"{model} ({self.last[1]})": each.report for model, each in self.compared.items()}
+        return draw_rank_curves(reports, self.evaluation.interval)
 
     def print(self, out: Console) -> None:
         """Print the readable report, the answer first; how the fit went comes last."""
@@ -502,38 +299,3 @@ class TrainReport:
                 interval = ""
             table.add_row(model, part, fixed(each.accuracy), fixed(each.auc), gap, interval)
         return table
-
-
-def _parameters_record(model: TableModel) -> dict[str, Any]:
-    """Return intercepts and coefficients by group, or how large the trees are."""
-    classifier: Any = model.classifier
-    if classifier.takes_tables:
-        from partialfair.trees import ensemble_of
-
-        n_leaves = ensemble_of(classifier.model_).n_leaves
-        kind = type(classifier.model_).__name__
-        size = {"n_trees": len(n_leaves), "n_leaves": sum(n_leaves)}
-        return {"trees": {"kind": kind, **size, "alpha": classifier.alpha_}}
-    # With group terms there is one row of coefficients for each group.
-    blocks = classifier.groups_.tolist() if len(classifier.intercept_) > 1 else ["all"]
-    # Intercepts may differ by group where coefficients do not.
-    shape = (max(len(blocks), len(classifier.coef_)), classifier.coef_.shape[1])
-    coefficients = np.broadcast_to(classifier.coef_, shape)
-    return {
-        "intercepts": {
-            group_name(block): float(value)
-            for block, value in zip(blocks, classifier.intercept_, strict=True)
-        },
-        "coefficients": {
-            group_name(block): dict(zip(model.feature_names, row.tolist(), strict=True))
-            for block, row in zip(blocks, coefficients, strict=True)
-        },
-    }
-
-
-def _population_record(population: Population) -> dict[str, Any]:
-    """Return plain data for JSON; a model trained without a constraint has no gap that it was trained for."""
-    record = asdict(population)
-    record["trained_max_gap"] = None if np.isinf(population.trained_max_gap) else population.trained_max_gap
-    record["not_evaluated"] = [group_name(label) for label in population.not_evaluated]
-    return record

@@ -13,7 +13,6 @@ from typing import Any
 
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import PredefinedSplit
 
 from partialfair.cli.intervals import AUTO
 from partialfair.cli.options import Models
@@ -23,12 +22,13 @@ from partialfair.cli.settings import TableFitSettings, TrainSettings
 from partialfair.data.samples import Samples
 from partialfair.estimators.base import PartialFairEstimator
 from partialfair.estimators.held_out import HeldOut, OutOfFold
-from partialfair.estimators.inputs import read_samples
-from partialfair.estimators.path import FairnessPath, PathPoint, fairness_path
-from partialfair.estimators.path_fits import fit_points
+from partialfair.estimators.inputs import adopt_samples
+from partialfair.estimators.parameters import read_seed
+from partialfair.estimators.path import FairnessPath, PathPoint
+from partialfair.estimators.path_fits import VariedConstraint, fit_points
 from partialfair.exceptions import OverfittedGapWarning
 from partialfair.optimization.solvers import Record, Status
-from partialfair.training import NAMED_CONSTRAINTS
+from partialfair.training import record_of
 from partialfair.utils.extras import require
 from partialfair.utils.typing import SmallGroups
 
@@ -134,23 +134,25 @@ def fit_path(
     small_groups: SmallGroups,
     name_models: bool = False,
 ) -> FairnessPath:
-    """Fit a model for every limit and penalty, showing progress.
+    """Fit a model without constraint, and one for every limit; all of it for every penalty. Show progress.
 
     Where notes are to name their model, every warning of a fit begins with it.
     """
-    rows, unseen = prepared.parts[TRAINING], prepared.parts.get(HELD_OUT)
-    alphas = [alpha for alpha in settings.alphas if alpha != AUTO]
-    # Repeated limits and penalties are fitted once; one model more has no constraint.
-    n_models = (len({*settings.max_gaps}) + 1) * len({*settings.alphas})
-    if settings.cv is not None:
-        # The folds were drawn with the split, so that their checks came before any fit.
-        evaluated_on: dict[str, Any] = {"cv": PredefinedSplit(prepared.folds)}
+    train, folds = adopt_samples(estimator, prepared.parts[TRAINING]), prepared.folds
+    if folds is not None:
+        parts: HeldOut | OutOfFold = OutOfFold(train, folds)
+    elif HELD_OUT in prepared.parts:
+        parts = HeldOut(train, adopt_samples(estimator, prepared.parts[HELD_OUT], reset=False))
     else:
         # Without rows held out the training rows stand for them; their scores are then not called unseen.
-        scored = rows if unseen is None else unseen
-        clusters = None if unseen is None else unseen.clusters
-        evaluated_on = {"validation": (scored.X, scored.y, scored.groups, scored.weights, clusters)}
-    with _progress(n_models, rows, settings) as (show, finish):
+        parts = HeldOut(train, train)
+    # Repeated limits and penalties are fitted once.
+    gaps = sorted(set(settings.max_gaps), reverse=True)
+    alphas = [None] if AUTO in settings.alphas else sorted({float(alpha) for alpha in settings.alphas})
+    record = record_of(prepared.constraint)
+    assert record is not None  # constraints of the command line have names
+    varied = VariedConstraint(prepared.constraint, record, record.bounded)
+    with _progress((len(gaps) + 1) * len(alphas), train, settings) as (show, finish):
 
         def report(point: PathPoint) -> None:
             finish(point)
@@ -159,45 +161,12 @@ def fit_path(
                 name = f"{point.allowed}, alpha {point.alpha:g}: " if settings.cv is None else ""
                 notes.sort(name)
 
-        path = fairness_path(
-            estimator.set_params(callback=show),
-            rows.X,
-            rows.y,
-            sensitive_features=rows.groups,
-            sample_weight=rows.weights,
-            max_gaps=settings.max_gaps,
-            alphas=alphas or None,
-            clusters=None if unseen is None and settings.cv is None else rows.clusters,
-            scoring=scoring,
-            random_state=settings.seed,
-            min_group_size=settings.min_group_size,
-            small_groups=small_groups,
-            callback=report,
-            **evaluated_on,
-        )
-    # What shows progress is a function of this process.
-    _forget_callbacks([point.model for point in path.points])
-    return path
-
-
-def fit_unconstrained(
-    prepared: Prepared, settings: TrainSettings, estimator: PartialFairEstimator
-) -> PathPoint:
-    """Fit the first model of a path alone."""
-    rows = prepared.parts[TRAINING]
-    # It also learns the columns of X, as `fairness_path` has it.
-    samples = read_samples(estimator, rows.X, rows.y, rows.groups, rows.weights)
-    folds = prepared.folds
-    parts = HeldOut(samples, samples) if folds is None else OutOfFold(samples, folds)
-    # Without a constraint models are evaluated by statistical parity, which has the metric's name.
-    record = NAMED_CONSTRAINTS[settings.metric]
-    with _progress(1, rows, settings) as (show, finish):
         estimator.set_params(callback=show)
-        alphas = [None] if settings.alphas[0] == AUTO else [float(settings.alphas[0])]
-        known = (record, record.bounded)
-        (point,) = fit_points(parts, estimator, (), alphas, "accuracy", known, None, finish)
-    _forget_callbacks([point.model])
-    return point
+        points = fit_points(parts, estimator, gaps, alphas, scoring, varied, None, report)
+    # What shows progress is a function of this process.
+    _forget_callbacks([point.model for point in points])
+    seed, size = read_seed(settings.seed), settings.min_group_size
+    return FairnessPath(tuple(points), scoring, parts.evaluated, size, small_groups, record, seed, folds)
 
 
 def fit_population(
@@ -221,6 +190,17 @@ def fit_population(
     _forget_callbacks([unconstrained, constrained])
     constrained.set_params(validation=unconstrained.validation)  # no file holds rows
     return unconstrained, constrained
+
+
+def tuned_threshold_note(model: Any) -> str:
+    """Say where a model decides whose threshold was tuned."""
+    rows = "training rows that no tree was trained on" if model.takes_tables else "the training rows"
+    return f"decisions are positive above the score {model.decision_threshold_:.4g}, tuned on {rows}"
+
+
+def chosen_alpha_note(model: Any) -> str:
+    """Say which penalty was chosen for a model."""
+    return f"alpha {model.alpha_:g} was chosen, by loss and gap on training rows that no leaf was grown on"
 
 
 @contextmanager

@@ -183,7 +183,7 @@ class Surrogate:
 
     A new surrogate is a subclass with compiled ``terms`` and an entry in ``SURROGATES``. The loops over
     scores are compiled for it in each process, unless it brings ``kernels`` that numba can cache. If its
-    parts have ``kinks``, naming them lets solvers and certificates treat them exactly.
+    parts have ``kinks``, naming them lets solvers and KKT certificates treat them exactly.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
 
     ``min mean loss + ½ alpha ‖coef‖²`` subject to a bound ``max_gap`` on the gap between groups among the
     members of each group whose rank, counted **from the top** by score, lies in the interval. The paper's
-    difference-of-convex program, solved by its algorithms; every fit carries a certificate.
+    difference-of-convex program, solved by its algorithms; every fit reports its KKT residual.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         the unconstrained model, and rounds the corners of the ramp, which makes fits faster.
     solver
         ``"auto"`` (sequential quadratic programming from ``n_starts`` starts, then IDCA, until the
-        certificate holds), ``"idca"`` (Algorithm 1 with Newton steps inside), the paper's
+        KKT certificate holds), ``"idca"`` (Algorithm 1 with Newton steps inside), the paper's
         ``"idca-switching"`` (Algorithms 1 and 2) and ``"switching"`` (Algorithm 3),
         ``"augmented-lagrangian"`` (L-BFGS on the augmented Lagrangian), or a solver of
         `partialfair.optimization.solvers` with settings of its own. Without constraints a name means
@@ -141,15 +141,15 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         Whether the promise may be kept by more ties (by .01 of the weight) than the unconstrained model has:
         equal scores meet any constraint, and rank nobody.
     tol
-        ε of the certificate: the fit ends as converged when all its residuals are at most this, whichever
+        ε of the KKT certificate: the fit ends as converged when all its residuals are at most this, whichever
         solver found the point. Violations are on the scale of ``max_gap``.
     max_iter
         Outer steps; None for the solver's own default. Where models have more than some hundred parameters
         ``solver="auto"`` does without Hessians, and takes up to four times as many.
     time_limit
         Seconds after which the whole fit ends with its best point so far, and status TIME_LIMIT: reading the
-        data, the unconstrained model, all solves, corrections and certificates together. It holds within a
-        second or a fifth.
+        data, the unconstrained model, all solves, corrections and KKT certificates together. It holds within
+        a second or a fifth.
     warm_start
         Start from the last solution, if it has the right shape and, for the paper's solvers, is as feasible
         as a cold start. With ``enforce="population"`` models start from each other, and from no earlier fit.
@@ -175,7 +175,7 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         Groups seen in training; None if they were not needed.
     result_ : FitResult
         Status, objective, violation, exact gap and where it is, whether the promise is kept and which groups
-        are outside of it, thresholds, history, certificate.
+        are outside of it, thresholds, history, KKT certificate.
     n_iter_, n_features_in_, feature_names_in_
         As everywhere in scikit-learn; sensitive columns are counted.
 

@@ -1,23 +1,23 @@
 """The models of a path on validation rows, and which of them satisfy a limit in the population.
 
 Models are put in an order that held-out rows had no influence on, the most promising first. "Its gap is
-larger than the limit" is the null hypothesis of each; rejecting it certifies the model. A few *starts* share
+larger than the limit" is the null hypothesis of each; rejecting it validates the model. A few *starts* share
 the error δ. A walk begins at each of them with the start's share, goes on with all of its error from every
-model that is certified, takes up the share of a start that it comes to, and ends at the first model that is
-not certified:
+model that is validated, takes up the share of a start that it comes to, and ends at the first model that is
+not validated:
 
     place in the order    0     1     2     3     4     5     6
     share of a start      δ/2   0     0     δ/2   0     0     0
     tested at             δ/2   δ/2   δ/2   δ     δ     δ     –     (5 fails: the walk ends, 6 is not tested)
 
 This is the fallback procedure (Wiens 2003), which does a little more than the fixed sequences with several
-starts of "Learn then Test" (Angelopoulos et al. 2021). With probability 1 − δ nothing is certified wrongly:
-let t₁ < t₂ < … be the places whose gap *is* too large. If one of them is certified, look at the first, t_j.
-None of those before it was certified, so every walk ended at t_{j−1} at the latest, and t_j was tested with
+starts of "Learn then Test" (Angelopoulos et al. 2021). With probability 1 − δ nothing is validated wrongly:
+let t₁ < t₂ < … be the places whose gap *is* too large. If one of them is validated, look at the first, t_j.
+None of those before it was validated, so every walk ended at t_{j−1} at the latest, and t_j was tested with
 no more than the shares of the starts in (t_{j−1}, t_j]. Each of these tests errs with no more than its level,
 and the shares add up to δ.
 
-So all certified models may be compared by any other measure, on the same rows, and the best be taken.
+So all validated models may be compared by any other measure, on the same rows, and the best be taken.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ N_STARTS = 3
 The first alone fails where the models that seem fairest in training are fitted to its noise, and no fairer
 than looser ones. Every further start takes error from the others: the quantile of the normal distribution is
 1.64 at 5 %, 1.96 at a half of it and 2.13 at a third. The choice matters little: on 23 splits of law school,
-nine models each, one, two and three starts certified some model equally often (18 times) and three reached
+nine models each, one, two and three starts validated some model equally often (18 times) and three reached
 the loosest on average; other places and shares of the error, of which eight were tried, gave 15 to 19 times.
 """
 
@@ -64,14 +64,14 @@ def place_starts(n_models: int, n_starts: int = N_STARTS) -> tuple[int, ...]:
 def certify_places(
     n_models: int, error: float, passes: Callable[[int, float], bool], starts: Sequence[int] | None = None
 ) -> dict[int, float]:
-    """Return the places in the order that are certified, each with the error at which it was tested.
+    """Return the places in the order that are validated, each with the error at which it was tested.
 
     Parameters
     ----------
     n_models
         How many there are.
     error
-        δ, the probability with which one or more may be certified wrongly.
+        δ, the probability with which one or more may be validated wrongly.
     passes
         ``passes(place, level)``: whether the model at a place passes a test that errs with no more than that
         probability; it is called in order, and not for all.
@@ -109,7 +109,7 @@ def find_lowest(n_models: int, error: float, bound: Callable[[int, float], float
 def estimate_rows_needed(
     n_rows: int, gaps: Sequence[float], radii: Sequence[float], limit: float
 ) -> int | None:
-    """Return roughly how many rows would certify a model; None where no gap is below the limit.
+    """Return roughly how many rows would validate a model; None where no gap is below the limit.
 
     It assumes that gaps stay as they were estimated, and that bounds come closer to them by 1/√n.
     """
@@ -224,7 +224,7 @@ class FairnessPath:
         return tuple(self.certify(max_gap, 1 - confidence))
 
     def certify(self, max_gap: float, error: float) -> dict[PathPoint, float]:
-        """Return the models that are certified, smallest training gap first, and at which error each was.
+        """Return the models that are validated, smallest training gap first, and at which error each was.
 
         But with probability ``error`` the gap in the population is at most ``max_gap`` for all of them.
         """
@@ -242,7 +242,7 @@ class FairnessPath:
         return self.points[place], bound
 
     def explain_shortfall(self, max_gap: float, error: float) -> str:
-        """Say how far from certified the models are, and roughly how many rows would be enough."""
+        """Say how far from validated the models are, and roughly how many rows would be enough."""
         lowest, rows = self.find_lowest_bound(error)[1], [self.gap(point) for point in self.points]
         # What a model at the first start is tested at.
         level = error / len(place_starts(len(rows)))

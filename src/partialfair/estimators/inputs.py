@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from numbers import Number
 from typing import Any, Literal
@@ -95,6 +96,15 @@ def read_samples(
     assert groups is not None
     codes = None if clusters is None else cluster_codes(clusters, n_rows)
     return Samples(features, target, groups, weights, codes)
+
+
+def adopt_samples(estimator: Any, samples: Samples, *, reset: bool = True) -> Samples:
+    """Return rows that were read and encoded elsewhere, with features as the estimator takes them."""
+    if reset:
+        estimator._group_columns = ()
+    clusters = None if samples.clusters is None else cluster_codes(samples.clusters, samples.n)
+    features = estimator._read_features(samples.X, reset=reset)[0]
+    return replace(samples, X=features, clusters=clusters)
 
 
 def check_sample_groups(

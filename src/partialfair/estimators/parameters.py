@@ -16,7 +16,7 @@ from partialfair.estimators.decisions import check_decision_threshold
 from partialfair.exceptions import InputError
 from partialfair.optimization.models import GroupTerms
 from partialfair.optimization.objectives import AUC, LossSettings, PartialAUC, Squared, read_loss
-from partialfair.optimization.solvers import SOLVERS, Newton, Solver, as_solver
+from partialfair.optimization.solvers import SOLVERS, Newton, Solver
 from partialfair.training import NAMED_CONSTRAINTS, Automatic, FitSettings, NamedConstraint, record_of
 from partialfair.utils.checks import (
     check_choice,
@@ -58,9 +58,10 @@ class FitTask:
         return bool(self.constraints) or group_terms is not None
 
 
-def read_task(estimator: Any) -> FitTask:
-    """Return what is to be fitted and how, as the parameters state it."""
-    constraints = () if estimator.constraint is None else estimator._read_constraints()
+def read_task(estimator: Any, constraints: tuple[Constraint, ...] | None = None) -> FitTask:
+    """Return what is to be fitted and how, as the parameters state it; constraints may have been read."""
+    if constraints is None:
+        constraints = () if estimator.constraint is None else estimator._read_constraints()
     loss = read_loss(estimator.loss)
     if is_regressor(estimator) and not isinstance(
         loss, Squared
@@ -233,11 +234,13 @@ def read_solver(estimator: Any, constraints: Sequence[Constraint]) -> Solver:
     if not isinstance(wanted, str):
         if isinstance(wanted, type):
             raise InputError(f"solver must be an object, {wanted.__name__}(), not its class")
-        if not callable(getattr(wanted, "solve", None)):
-            raise InputError(f"solver must be a name or an object with a method solve, not {wanted!r}")
+        if not isinstance(wanted, Solver):
+            raise InputError(
+                f"solver must be a name or a Solver of partialfair.optimization.solvers, not {wanted!r}"
+            )
         if max_iter is not None:
             raise InputError("solver is an object with settings of its own, so max_iter must not be given")
-        return as_solver(wanted)
+        return wanted
     check_choice(wanted, "solver", SOLVERS)
     settings = {} if max_iter is None else {"max_iter": max_iter}
     # Convex and smooth: Newton's method, whatever solver the constraints would have.
@@ -250,7 +253,7 @@ def read_solver(estimator: Any, constraints: Sequence[Constraint]) -> Solver:
 
 
 def choose_scoring(estimator: Any) -> str:
-    """Return how models that held-out rows certify are compared, by what they were trained for."""
+    """Return how models that held-out rows validate are compared, by what they were trained for."""
     if is_regressor(estimator):
         return "r2"
     if isinstance(read_loss(estimator.loss), AUC | PartialAUC):

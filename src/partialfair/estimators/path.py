@@ -16,7 +16,7 @@ from partialfair.estimators.fitted_path import FairnessPath
 from partialfair.estimators.held_out import HeldOut, OutOfFold, check_group_sizes, hold_out, read_folds
 from partialfair.estimators.inputs import read_samples
 from partialfair.estimators.parameters import is_rows, read_seed
-from partialfair.estimators.path_fits import SCORINGS, PathPoint, fit_points, with_gap
+from partialfair.estimators.path_fits import SCORINGS, PathPoint, VariedConstraint, fit_points, with_gap
 from partialfair.exceptions import InputError
 from partialfair.training import record_of
 from partialfair.utils.checks import check_choice, check_count, check_number, refuse_lazy, shown
@@ -155,8 +155,8 @@ def fairness_path(
         if callback is not None:
             callback(point)
 
-    known = (record, record.bounded)
-    points = fit_points(parts, reader, gaps, penalties, scoring, known, n_jobs, say)
+    varied = VariedConstraint(stated, record, record.bounded)
+    points = fit_points(parts, reader, gaps, penalties, scoring, varied, n_jobs, say)
     return FairnessPath(tuple(points), scoring, rows, min_group_size, small_groups, record, seed, parts.folds)
 
 

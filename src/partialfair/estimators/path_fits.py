@@ -81,7 +81,7 @@ class PathPoint(FittedModel):
     max_gap, alpha
         Its limit and penalty; ``max_gap`` is infinite for the model without constraint.
     model
-        The fitted estimator; ``model.result_`` has its status and certificate.
+        The fitted estimator; ``model.result_`` has its status and KKT certificate.
     constraint
         What it is evaluated by, with an interval that was chosen automatically filled in.
     training_gap
@@ -105,7 +105,23 @@ class PathPoint(FittedModel):
 
 
 Model = TypeVar("Model", bound=FittedModel)
-Known: TypeAlias = tuple[NamedConstraint, Metric]
+
+
+@dataclass(frozen=True)
+class VariedConstraint:
+    """The constraint whose limit a path varies.
+
+    Attributes
+    ----------
+    stated
+        As the parameters state it, with any limit.
+    record, metric
+        Its name and the metric that it bounds, which other processes may not know.
+    """
+
+    stated: Constraint
+    record: NamedConstraint
+    metric: Metric
 
 
 def fit_chain(
@@ -115,7 +131,7 @@ def fit_chain(
     alpha: float | None,
     evaluate: Callable[[FittedModel], Model],
     say: Callable[[Model], None],
-    known: Known,
+    varied: VariedConstraint,
     *,
     deadline: float = float("inf"),
     points: list[Model] | None = None,
@@ -130,8 +146,8 @@ def fit_chain(
         The penalty; None: the estimator's own.
     evaluate, say
         What makes a point of a fitted model, and what is to be done with every point.
-    known
-        Record and metric of the constraint, which other processes may not know.
+    varied
+        The constraint with these limits.
     deadline
         When all fits have to end.
     points
@@ -139,7 +155,7 @@ def fit_chain(
         the one that was interrupted.
     """
     # In another process a constraint of the user's is not registered.
-    make_known(*known)
+    make_known(varied.record, varied.metric)
     earlier, answers = EarlierFits(), []
     points = [] if points is None else points
     settings = estimator.get_params(deep=False)
@@ -148,6 +164,8 @@ def fit_chain(
     model = estimator._copy_unfitted().set_params(warm_start=True, **freed)
     if alpha is not None:
         model.set_params(alpha=alpha)
+    # Copies of models have copies of the callback: each fit is given the caller's own.
+    stated, callback = varied.stated, estimator.callback
     for gap in [float("inf"), *gaps]:
         if points and out_of_time(deadline):
             return points
@@ -159,7 +177,7 @@ def fit_chain(
             model.set_params(time_limit=max(deadline - time.monotonic(), TINY_TIME))
         # Which model is new tells whether this fit had any answer.
         before = earlier.models
-        fitted, earlier, interrupted = _fit_model(estimator, model, gap, earlier, train)
+        fitted, earlier, interrupted = _fit_model(stated, model, gap, earlier, train, callback)
         points.append(evaluate(fitted))
         if interrupted:
             raise KeyboardInterrupt  # a fit keeps its best point, a path ends
@@ -171,7 +189,7 @@ def fit_chain(
             return points
         if answer is not None and earlier.has_better(answer):
             model, gap = deepcopy(points[k].model), points[k].max_gap
-            fitted, earlier, interrupted = _fit_model(estimator, model, gap, earlier, train)
+            fitted, earlier, interrupted = _fit_model(stated, model, gap, earlier, train, callback)
             if interrupted:
                 raise KeyboardInterrupt
             points[k] = evaluate(fitted)
@@ -180,22 +198,23 @@ def fit_chain(
 
 
 def _fit_model(
-    estimator: Any, model: Any, gap: float, earlier: EarlierFits, train: Samples
+    stated: Constraint, model: Any, gap: float, earlier: EarlierFits, train: Samples, callback: Any
 ) -> tuple[FittedModel, EarlierFits, bool]:
     """Fit one model of a path, which knows the others; say whether Ctrl-C ended the fit."""
     begun = time.perf_counter()
     # A fit returns its best point on Ctrl-C; a path must know that it was not the callback.
-    listener = Listener(estimator.callback)
+    listener = Listener(callback)
     model.set_params(callback=listener)
     deadline = read_deadline(model)
     model._check_settings()
-    earlier = model._fit_samples(train, read_task(model), deadline, earlier=earlier)
-    model.set_params(callback=estimator.callback)
+    constraints = () if gap == float("inf") else (replace(stated, max_gap=gap),)
+    earlier = model._fit_samples(train, read_task(model, constraints), deadline, earlier=earlier)
+    model.set_params(callback=callback)
     interrupted = model.result_.status is Status.STOPPED and not listener.stopped
     if gap < float("inf"):
         (constraint,), training_gap = model.result_.constraints, model.result_.gap
     else:
-        constraint, worst = measure_training_gap(estimator, model, train)
+        constraint, worst = measure_training_gap(stated, model, train)
         training_gap = worst.value
     seconds = time.perf_counter() - begun
     fitted = FittedModel(gap, float(model.alpha), model, constraint, training_gap, seconds)
@@ -215,17 +234,16 @@ class Listener:
         return self.stopped
 
 
-def measure_training_gap(estimator: Any, model: Any, train: Samples) -> tuple[Constraint, WorstGap]:
-    """Return the constraint that the estimator states, and its exact gap under a model without any."""
+def measure_training_gap(stated: Constraint, model: Any, train: Samples) -> tuple[Constraint, WorstGap]:
+    """Return a constraint with its interval, and its exact gap under a model that was fitted without it."""
     train = train.with_weight()
     positive = None if is_regressor(model) else train.y == model.classes_[1]
-    (stated,) = estimator._read_constraints()
     return measure_gap(
         stated,
         WeightedScores(scores_of(model, train), train.row_weights, train.groups.codes, positive),
         train.groups.labels,
-        min_group_size=estimator.min_group_size,
-        higher_is_better=estimator.higher_is_better,
+        min_group_size=model.min_group_size,
+        higher_is_better=model.higher_is_better,
     )
 
 
@@ -285,7 +303,7 @@ def fit_points(
     gaps: Sequence[float],
     penalties: Sequence[float | None],
     scoring: str,
-    known: Known,
+    varied: VariedConstraint,
     n_jobs: int | None,
     say: Callable[[PathPoint], None],
 ) -> list[PathPoint]:
@@ -294,24 +312,25 @@ def fit_points(
     if isinstance(parts, HeldOut):
         ready, evaluate = estimator._prepare_fits(parts.train, gaps), evaluate_on(parts.evaluated, scoring)
         jobs = (
-            delayed(fit_chain)(ready, parts.train, gaps, alpha, evaluate, say, known) for alpha in penalties
+            delayed(fit_chain)(ready, parts.train, gaps, alpha, evaluate, say, varied) for alpha in penalties
         )
         return [point for chain in parallel(jobs) for point in chain]
     rows = parts.evaluated
     ready = estimator._prepare_fits(rows, gaps)
     on_all = parallel(
-        delayed(fit_chain)(ready, rows, gaps, alpha, _unchanged, _ignore, known) for alpha in penalties
+        delayed(fit_chain)(ready, rows, gaps, alpha, _unchanged, _ignore, varied) for alpha in penalties
     )
     # An interval that is chosen by the scores is chosen once, on all rows: five would not be comparable.
-    settled = [
-        estimator._copy_unfitted().set_params(interval=fits[0].constraint.interval)
-        if isinstance(estimator.interval, str)
-        else estimator
-        for fits in on_all
-    ]
+    settled = [(estimator, varied)] * len(on_all)
+    if isinstance(estimator.interval, str):
+        chosen = [replace(varied.stated, interval=fits[0].constraint.interval) for fits in on_all]
+        settled = [
+            (estimator._copy_unfitted().set_params(interval=one.interval), replace(varied, stated=one))
+            for one in chosen
+        ]
     by_fold = parallel(
-        delayed(_score_fold)(one, *parts.split(fold), gaps, alpha, known)
-        for one, alpha in zip(settled, penalties, strict=True)
+        delayed(_score_fold)(one, *parts.split(fold), gaps, alpha, with_interval)
+        for (one, with_interval), alpha in zip(settled, penalties, strict=True)
         for fold in parts.numbers
     )
     n_folds, points = len(parts.numbers), []
@@ -347,14 +366,14 @@ def _score_fold(
     fold: Samples,
     gaps: Sequence[float],
     alpha: float | None,
-    known: Known,
+    varied: VariedConstraint,
 ) -> list[tuple[FittedModel, Floats]]:
     """Fit models without a fold, and score its rows."""
     with warnings.catch_warnings():
         # The models on all rows have said it; how these fits ended is in `PathPoint.fold_models`.
         warnings.simplefilter("ignore")
         ready = estimator._prepare_fits(train, gaps)
-        fits = fit_chain(ready, train, gaps, alpha, _unchanged, _ignore, known)
+        fits = fit_chain(ready, train, gaps, alpha, _unchanged, _ignore, varied)
     return [(fitted, scores_of(fitted.model, fold)) for fitted in fits]
 
 

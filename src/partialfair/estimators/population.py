@@ -1,4 +1,4 @@
-"""``enforce="population"``: the models of a path, and the best of those that held-out rows certify."""
+"""``enforce="population"``: the models of a path, and the best of those that held-out rows validate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,13 @@ from partialfair.estimators.parameters import (
     read_bounded_constraint,
     seed_of,
 )
-from partialfair.estimators.path_fits import Known, PathPoint, evaluate_on, fit_chain, measure_training_gap
+from partialfair.estimators.path_fits import (
+    PathPoint,
+    VariedConstraint,
+    evaluate_on,
+    fit_chain,
+    measure_training_gap,
+)
 from partialfair.exceptions import InputError
 from partialfair.metrics import FairnessReport
 from partialfair.optimization.solvers import Status, decide_status_on_new_rows
@@ -28,7 +34,7 @@ from partialfair.utils.clock import acknowledge_interrupt, out_of_time
 from partialfair.utils.typing import ArrayLike
 
 # Limits that models are trained for, in units of ``max_gap``. On new data gaps are larger than in training,
-# so the loosest that can be certified is below 1; below 0.1 models are fitted to noise of the training rows.
+# so the loosest that can be validated is below 1; below 0.1 models are fitted to noise of the training rows.
 _TIGHTER = np.geomspace(1.0, 0.1, 8)
 
 
@@ -41,7 +47,7 @@ def fit_population(
     clusters: ArrayLike | None,
     deadline: float,
 ) -> None:
-    """Fit models from loose to strict, certify them on held-out rows, and make the best the estimator's."""
+    """Fit models from loose to strict, validate them on held-out rows, and make the best the estimator's."""
     stated, record = read_bounded_constraint(estimator)
     samples = read_samples(estimator, X, y, groups, weights, clusters).with_weight()
     parts = hold_out(estimator, samples, estimator.validation, clusters, seed_of(estimator))
@@ -50,7 +56,7 @@ def fit_population(
     if not is_rows(estimator.validation) and not (train.n and held_out.n):
         raise InputError(
             f"validation={estimator.validation:g} of {samples.n} rows leaves none to "
-            f"{'train on' if held_out.n else 'certify models on'}"
+            f"{'train on' if held_out.n else 'validate models on'}"
         )
     # The models are fits with exact training gaps; only their choice is about the population.
     inner = estimator._prepare_fits(train).set_params(enforce="exact", sensitive_columns=None, validation=0.2)
@@ -60,8 +66,8 @@ def fit_population(
     error, max_gap = 1 - estimator.confidence, float(stated.max_gap)
     # Stricter than the limit, too: training gaps are smaller than those of new data.
     gaps = sorted({float(stated.max_gap * part) for part in _TIGHTER}, reverse=True)
-    known = (record, record.bounded)
-    points, remarks, cut = _fit_models(inner, parts, gaps, known, scoring, deadline)
+    varied = VariedConstraint(stated, record, record.bounded)
+    points, remarks, cut = _fit_models(inner, parts, gaps, varied, scoring, deadline)
     path = _RememberingPath(
         tuple(points), scoring, held_out, size, "list", record, seed_of(estimator), remarks=remarks
     )
@@ -119,7 +125,7 @@ def _fit_models(
     estimator: Any,
     parts: HeldOut,
     gaps: list[float],
-    known: Known,
+    varied: VariedConstraint,
     scoring: str,
     deadline: float,
 ) -> tuple[list[PathPoint], dict[PathPoint, list[Warning]], Status | None]:
@@ -143,7 +149,7 @@ def _fit_models(
                 float(estimator.alpha),
                 evaluate_on(parts.evaluated, scoring),
                 keep_remarks,
-                known,
+                varied,
                 deadline=deadline,
                 points=points,
             )
@@ -177,7 +183,7 @@ def _describe(
     of_fit: FitResult = chosen.model.result_
     gaps = of_fit.gaps
     if chosen.unconstrained:
-        gaps = (measure_training_gap(estimator, chosen.model, train)[1],)
+        gaps = (measure_training_gap(chosen.constraint, chosen.model, train)[1],)
     return replace(
         of_fit,
         status=decide_status_on_new_rows(of_fit.status, certified=population.certified, cut=cut),
@@ -191,7 +197,7 @@ def _describe(
 
 
 def _select_remarks(result: FitResult, others: list[Warning]) -> list[Warning]:
-    """Return what is left open: no certified model, a search cut short; and what the chosen fit warned of.
+    """Return what is left open: no validated model, a search cut short; and what the chosen fit warned of.
 
     How the fit of the chosen model ended does not matter: it answers another question.
     """

@@ -46,7 +46,7 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
     loss
         ``"squared"``.
     tol
-        ε of the certificate, in units in which y has a standard deviation of about 1.
+        ε of the KKT certificate, in units in which y has a standard deviation of about 1.
     max_gap, gap_scale, enforce, confidence, validation, n_points, alpha, fit_intercept
         As in `PartialFairClassifier`; rows are held out within groups, and models compared by R².
     higher_is_better

@@ -298,14 +298,9 @@ def read_groups(
     missing_groups: MissingGroups = "error",
     max_groups: int = MAX_GROUPS,
 ) -> Groups:
-    """Return the group of every row, −1 where it is missing and ``missing_groups="ignore"``.
-
-    `Groups` are checked and returned as they are: what was encoded once is not encoded again.
-    """
+    """Return the group of every row, −1 where it is missing and ``missing_groups="ignore"``."""
     check_choice(missing_groups, "missing_groups", get_args(MissingGroups))
     advice = "; missing_groups='ignore' leaves such rows out"
-    if isinstance(sensitive_features, Groups):
-        return sensitive_features.check(n_rows, missing=missing_groups, advice=advice)
     return encode_groups(
         sensitive_features, n_rows=n_rows, missing=missing_groups, advice=advice, max_groups=max_groups
     )

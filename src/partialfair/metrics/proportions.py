@@ -186,7 +186,7 @@ class ProportionGaps:
     @property
     def gap(self) -> float:
         """The largest difference."""
-        return float(np.abs(self._differences).max())
+        return float(np.abs(self.differences).max())
 
     def above(self, error: float) -> float:
         """How far the truth may lie above the gap, but with that probability."""
@@ -216,7 +216,7 @@ class ProportionGaps:
         # A pair's lower limit is the largest over its labels, which share the error.
         lower, upper = self._lower(self.error / (2 * len(self.by_label))), self._upper(self.error / 2)
         gaps, lows, highs = (
-            np.maximum(ends[:, k, j], ends[:, j, k]).max(axis=0) for ends in (self._differences, lower, upper)
+            np.maximum(ends[:, k, j], ends[:, j, k]).max(axis=0) for ends in (self.differences, lower, upper)
         )
         return np.stack([k, j], axis=1), gaps, lows, highs
 
@@ -226,7 +226,7 @@ class ProportionGaps:
         return self._field("value")
 
     @cached_property
-    def _differences(self) -> Floats:
+    def differences(self) -> Floats:
         """``P_k − P_j`` at ``[label, k, j]``."""
         return np.asarray(self.values[:, :, None] - self.values[:, None, :])
 
@@ -236,7 +236,7 @@ class ProportionGaps:
         first, second = above[:, :, None], below[:, None, :]
         squares = first**2 + second**2 - 2 * self._correlations * first * second
         squares[:, np.arange(squares.shape[1]), np.arange(squares.shape[1])] = 0.0
-        return np.asarray(self._differences + np.sqrt(np.maximum(squares, 0.0)))
+        return np.asarray(self.differences + np.sqrt(np.maximum(squares, 0.0)))
 
     def _lower(self, error: float) -> Floats:
         return np.asarray(-np.swapaxes(self._upper(error), 1, 2))
@@ -480,7 +480,7 @@ class PairedProportions:
 
     def _ends(self, error: float) -> tuple[Floats, Floats]:
         """Upper ends of ``P_k − P_j`` minus the mean of contenders, and minus the other's ``P_k − P_j``."""
-        ours, theirs = self._differences
+        ours, theirs = self.one.differences, self.other.differences
         reference = (self._contenders * self.other.values).sum()
         distances = self.one.distances(error), self.other.distances(error)
         with_mean = ours - reference + self._radius(0, self._contenders, *distances)
@@ -489,15 +489,9 @@ class PairedProportions:
         return np.where(diagonal, -np.inf, with_mean), np.where(diagonal, -np.inf, at_same)
 
     @cached_property
-    def _differences(self) -> tuple[Floats, Floats]:
-        """``P_k − P_j`` of both models at ``[label, k, j]``."""
-        one, other = (model.values[:, :, None] - model.values[:, None, :] for model in (self.one, self.other))
-        return one, other
-
-    @cached_property
     def _contenders(self) -> Floats:
         """Coefficients by which the other model's proportions make the mean difference of its contenders."""
-        differences = self._differences[1]
+        differences = self.other.differences
         label, k, j = np.unravel_index(np.argmax(differences), differences.shape)
         top = np.zeros_like(self.other.values)
         top[label, k] += 1

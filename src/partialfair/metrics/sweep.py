@@ -38,12 +38,12 @@ def pair_gap(a: GroupScores, b: GroupScores, gap_scale: GapScale) -> tuple[float
 
 def parity_gaps(groups: Sequence[GroupScores], gap_scale: GapScale) -> Floats:
     """Statistical-parity gap of every pair in one sweep, at ``[k, j]`` for k < j; −1 elsewhere."""
-    if gap_scale == "interval":
-        widest = _widest_differences(*sweep_scores(groups, in_intervals=True))
-    else:
-        # On this scale all groups have one interval; see `check_gap_scale`.
-        starts, lengths = groups[0].interval.starts, groups[0].interval.lengths
-        widest = _widest_differences_inside(*sweep_scores(groups), starts, lengths)
+    # On the absolute scale all groups have one interval; see `check_gap_scale`. Fractions of intervals, below
+    # 1 or equal to it, count everywhere.
+    counted = (np.zeros(1), np.full(1, 2.0))
+    if gap_scale == "absolute":
+        counted = groups[0].interval.starts, groups[0].interval.lengths
+    widest = _widest_differences(*sweep_scores(groups, in_intervals=gap_scale == "interval"), *counted)
     gaps = np.full(widest.shape, -1.0)
     upper = np.triu_indices(len(groups), 1)
     # Row k has the differences at scores where group k moves; those where j moves are in row j.
@@ -230,39 +230,24 @@ def _fractions_passed(ranks: Floats, starts: Floats, lengths: Floats, measure: f
 
 
 @njit(cache=True)
-def _widest_differences(groups: Ints, passed: Floats, ends: Ints, n_groups: int) -> Floats:
-    """Return the widest ``|passed_k − passed_j|``, at [k, j] over the scores at which group k moves."""
-    current = np.zeros(n_groups)
-    widest = np.zeros((n_groups, n_groups))
-    for block in range(ends.size - 1):
-        # All groups that share the score move before any two are compared.
-        for at in range(ends[block], ends[block + 1]):
-            current[groups[at]] = passed[at]
-        for at in range(ends[block], ends[block + 1]):
-            row = widest[groups[at]]
-            for j in range(n_groups):
-                row[j] = max(row[j], abs(passed[at] - current[j]))
-    return widest
-
-
-@njit(cache=True)
-def _widest_differences_inside(
-    groups: Ints, ranks: Floats, ends: Ints, n_groups: int, starts: Floats, lengths: Floats
+def _widest_differences(
+    groups: Ints, passed: Floats, ends: Ints, n_groups: int, starts: Floats, lengths: Floats
 ) -> Floats:
-    """As `_widest_differences`, where one of the two ranks lies in the set."""
+    """Return the widest ``|passed_k − passed_j|`` with either in the set, at [k, j] where group k moves."""
     current = np.zeros(n_groups)
     counts = np.empty(n_groups)  # 1.0 if the group's rank lies in the set, else 0.0
     counts[:] = 1.0 if holds_rank(0.0, starts, lengths) else 0.0
     widest = np.zeros((n_groups, n_groups))
     for block in range(ends.size - 1):
+        # All groups that share the score move before any two are compared.
         for at in range(ends[block], ends[block + 1]):
-            current[groups[at]] = ranks[at]
-            counts[groups[at]] = 1.0 if holds_rank(ranks[at], starts, lengths) else 0.0
+            current[groups[at]] = passed[at]
+            counts[groups[at]] = 1.0 if holds_rank(passed[at], starts, lengths) else 0.0
         for at in range(ends[block], ends[block + 1]):
             row, is_inside = widest[groups[at]], counts[groups[at]]
             for j in range(n_groups):
                 # A product, not a branch: the loop then runs on vectors.
-                row[j] = max(row[j], abs(ranks[at] - current[j]) * max(is_inside, counts[j]))
+                row[j] = max(row[j], abs(passed[at] - current[j]) * max(is_inside, counts[j]))
     return widest
 
 

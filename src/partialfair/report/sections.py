@@ -193,14 +193,15 @@ def gap_cells(gap: ReportRow | PairGap, metric: str, missing: str = "") -> tuple
 def fits_section(
     fits: Mapping[str, FitResult], metric: str, training_gaps: Sequence[float] | None = None
 ) -> Section:
-    """Return how each fit ended, with its certificate; training gaps are those of the fits by default."""
+    """Return how each fit ended, with its KKT certificate; training gaps are those of the fits by default."""
     gaps = [result.gap for result in fits.values()] if training_gaps is None else training_gaps
     # One tolerance for all: they are fits of one estimator.
     (tol,) = {result.tol for result in fits.values()}
     return Section(
-        "Fits and certificates",
-        text=f"A certificate holds if its four residuals are at most tol = {tol:g}: then the model is nearly "
-        "a KKT point of the training problem. The training gap is that of the exact metric.",
+        "Fits and KKT certificates",
+        text=f"A KKT certificate holds if its four residuals are at most tol = {tol:g}: then the model is "
+        "nearly a KKT point of the training problem, which says nothing about other data. The training gap "
+        "is that of the exact metric.",
         columns=(
             "model",
             "status",

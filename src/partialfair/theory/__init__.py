@@ -1,5 +1,6 @@
 """Evaluates bounds and sample sizes; each docstring opens with the formula that the function evaluates."""
 
+from partialfair.theory.budget import IdcaBudget, idca_budget
 from partialfair.theory.deviations import (
     describe_bound,
     dkw_bound,
@@ -12,12 +13,10 @@ from partialfair.theory.theorems import (
     GapBound,
     GroupContribution,
     HasLevel,
-    IdcaBudget,
     NearThresholds,
     ObjectiveBound,
     describe_generalization,
     gap_bound,
-    idca_budget,
     near_thresholds,
     objective_bound,
 )

@@ -204,8 +204,8 @@ class Attempts:
 class Watch:
     """Stops a solver when the KKT certificate of its best point holds, or when the user says so.
 
-    The certificate is computed after 1000 passes over the data, which only the paper's solvers need, and each
-    time they have doubled, so that it adds little.
+    The KKT certificate is computed after 1000 passes over the data, which only the paper's solvers need, and
+    each time they have doubled, so that it adds little.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ class Watch:
     before
         What earlier solves of the same fit took.
     certified
-        Whether the certificate was seen to hold.
+        Whether the KKT certificate was seen to hold.
     seen, best
         The solver's records, and the best point so far.
     """
@@ -235,7 +235,7 @@ class Watch:
     _last_shown: float = float("-inf")
 
     def __call__(self, line: Record, best: Floats) -> bool:
-        """Show a step, call the user's callback, and look at the certificate; say whether to stop."""
+        """Show a step, call the user's callback, and look at the KKT certificate; say whether to stop."""
         self.seen.append(line)
         self.best = best
         passes, line = line.passes, self.total(line)
@@ -246,7 +246,7 @@ class Watch:
                 f"step {line.step:>5}  {line.passes:>9,} passes  {line.seconds:7.1f} s  "
                 f"objective {line.objective:.6f}  violation {line.violation:.1e}\n"
             )
-        # What the user says comes before what the certificate says.
+        # What the user says comes before what the KKT certificate says.
         if self.callback is not None and self.callback(line):
             return True
         if passes < self._next_look:
@@ -331,7 +331,7 @@ def certify_attempt(attempt: Attempt, end: float, grace: float) -> Certificate:
         # Whole, or cut short but good enough.
         if not out_of_time(end) or certificate.holds(attempt.training.tol):
             return certificate
-        # Cut short by the clock: without a certificate a result says little, so it gets a moment more.
+        # Cut short by the clock: without a KKT certificate a result says little, so it gets a moment more.
         with deadline(end + grace):
             return certify(attempt.problem, attempt.result.x, tol=attempt.training.tol)
     except KeyboardInterrupt:

@@ -23,7 +23,7 @@ import numpy as np
 from partialfair.constraints import Constraint, OnAGrid
 from partialfair.constraints.surrogates import Surrogate
 from partialfair.optimization.models.blocks import ArrowMatrix
-from partialfair.optimization.problems.elastic import ElasticModel, StepBounds
+from partialfair.optimization.problems.elastic import ElasticModel
 from partialfair.optimization.problems.local import no_kinks
 from partialfair.training.candidates import Candidate, Pool
 from partialfair.training.tightening import add_points_at, evaluate_indicator
@@ -179,7 +179,7 @@ def _newton_step(
         # The indicator has no slope, so constraints have none of its kinks.
         no_kinks(x.size, problem.m),
         settings.penalty,
-        StepBounds(*problem.domain.room(x)),
+        problem.domain.room(x),
     )
     return model.step(evaluate_indicator(training, constraints, sigma, x)).p[: w.size]
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from partialfair.constraints.surrogates import Surrogate
 from partialfair.metrics.partial import WorstGap
-from partialfair.optimization.problems import Capability, Problem, WholeSpace
+from partialfair.optimization.problems import Capability, Problem
 from partialfair.training.named_constraints import record_of
 from partialfair.training.result import ROUNDING_OF_GAPS, Tried
 from partialfair.training.statement import Training
@@ -191,7 +191,7 @@ class Pool:
         """Whether every exact gap depends on ranks alone, so that scale and intercept are free."""
         records = [record_of(one.constraint) for one in self.training.constraints]
         # A box may hold the model, but not its multiples; thresholds and differences of scores have a scale.
-        return isinstance(self.problem.domain, WholeSpace) and all(
+        return self.problem.box.is_unbounded and all(
             record is not None and not record.bounded.needs_threshold and not record.bounded.in_scores
             for record in records
         )

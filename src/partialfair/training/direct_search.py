@@ -39,7 +39,7 @@ class DirectSearch:
         Candidates with lower objectives towards which the best one is moved; evaluations on each segment,
         whose shares double until one is infeasible and are bisected after that; and the first share.
     no_gain
-        Objectives that differ by no more, about a hundredth of what the certificate's ε means, are as good.
+        Objectives that differ by no more are equal: a hundredth or so of what ε of the KKT certificate means.
     usual_rows, more_of_few, fewer_of_many, most_times, most_rows
         A step costs as much as there are rows, and the search should stay in proportion to a solve: with
         fewer rows than usual there are more steps, by a power of how many times fewer, up to so many times

@@ -226,7 +226,7 @@ def find_kkt_point(
                 # Numbers of solves end the search, never seconds: every machine finds the same.
                 if n_solves <= 0 or last.result.ended in CUT_SHORT:
                     return None
-                # Feasible but without certificate, or far from feasible: stricter limits do not help.
+                # Feasible but without KKT certificate, or far from feasible: stricter limits do not help.
                 is_near = (last.excess <= settings.most_excess * stated).all()
                 if attempts.is_feasible(last) or not is_near or not last.result.feasible:
                     break

@@ -15,6 +15,7 @@ import numpy as np
 from partialfair.constraints import Constraint
 from partialfair.data.samples import Samples
 from partialfair.optimization.objectives import LossSettings
+from partialfair.optimization.problems import EVERYWHERE
 from partialfair.training.remarks import (
     flat_partial_auc_warning,
     flat_scores_warning,
@@ -130,7 +131,7 @@ def fit_linear(
     uses_groups = bool(constraints) or settings.group_terms is not None
     labels = groups.labels if uses_groups else ()
     start = Start() if warm_start is None else warm_start.start(model, labels, len(constraints), unit)
-    box = None
+    box = EVERYWHERE
     if offset is not None:  # coefficients that are counted from another model begin there
         start, box = replace(start, begin=np.zeros(model.parameters.n)), offset.domain(model)
     training = Training(rows.data, rows.objective, rows.alpha, groups, settings.tol, box)

@@ -59,7 +59,7 @@ _ROUNDING = 1e-9
 _ADVICE = {
     Status.MAX_ITER: "raise max_iter or tol",
     Status.TIME_LIMIT: "raise time_limit or tol",
-    Status.STATIONARY: "it found a stationary point whose certificate does not hold: lower its tol",
+    Status.STATIONARY: "it found a stationary point whose KKT certificate does not hold: lower its tol",
     Status.STALLED: "its steps no longer move: raise tol, or take another solver",
     Status.STOPPED: "it was stopped by the callback or the keyboard",
     Status.NONFINITE: "it met values that are not finite: scale the features",
@@ -75,13 +75,13 @@ def explain_unfinished(result: FitResult) -> str | None:
     if result.status in GOOD:
         return None
     obstacle = "" if result.obstacle is None else f" (in the way: {result.obstacle})"
-    # A certificate of the surrogate problem may hold while exact gaps are too large.
+    # A KKT certificate of the surrogate problem may hold while exact gaps are too large.
     holds = "holds" if result.kkt.holds(result.tol) else "does not hold"
     if result.satisfied is False:
         holds += " for the surrogate constraints, which promise nothing,"
     return (
-        f"the solver ended with status {result.status} after {result.history[-1].step} steps, and "
-        f"the certificate {holds} at tol={result.tol:g} ({result.kkt}); {_ADVICE[result.status]}{obstacle}"
+        f"the solver ended with status {result.status} after {result.history[-1].step} steps, and the "
+        f"KKT certificate {holds} at tol={result.tol:g} ({result.kkt}); {_ADVICE[result.status]}{obstacle}"
     )
 
 

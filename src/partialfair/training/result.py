@@ -64,22 +64,22 @@ class Population:
     max_gap, confidence
         The limit, and with what confidence it is to hold.
     certified
-        Whether held-out rows show it: with probability ``confidence`` no model is certified whose gap in the
+        Whether held-out rows show it: with probability ``confidence`` no model is validated whose gap in the
         population is larger than ``max_gap``, corrected for choosing among several.
     at_most
-        An upper bound of the model's gap. Of a certified model the one that decided, at the error of its own
+        An upper bound of the model's gap. Of a validated model the one that decided, at the error of its own
         test: what holds after the choice is ``max_gap``. Otherwise the lowest of all models' bounds, which
         hold with that confidence simultaneously.
     gap
         The estimate on the held-out rows.
     n_rows
-        Rows that models were certified on; none of them was trained on.
+        Rows that models were validated on; none of them was trained on.
     n_models, n_certified
-        Models that were tried, and how many of them are certified.
+        Models that were tried, and how many of them are validated.
     trained_max_gap
         The gap that the model was trained for; infinite for the model without constraint.
     scoring, score, score_without
-        By what certified models were compared, and what it is on the held-out rows for the model and for the
+        By what validated models were compared, and what it is on the held-out rows for the model and for the
         one without constraint.
     not_evaluated
         Groups that nothing is said of, because too few of their rows, or none, were held out.
@@ -112,7 +112,7 @@ class Population:
         """What the answer rests on, in words."""
         trained = "no constraint" if np.isinf(self.trained_max_gap) else f"max_gap {self.trained_max_gap:.3g}"
         return (
-            f"{self.n_certified} of {self.n_models} models certified on {self.n_rows:,} rows held out, where "
+            f"{self.n_certified} of {self.n_models} models validated on {self.n_rows:,} held-out rows, where "
             f"the gap of this one, trained with {trained}, is {self.gap:.3g} and its upper bound "
             f"{self.at_most:.3g}"
         )
@@ -138,7 +138,7 @@ class FitResult:
         The θ of the constraints.
     obstacle
         What the most violated constraint says, if no point was found that satisfies all; or how far from
-        certified the models are.
+        validated the models are.
     surrogate
         The surrogate that was used; None without constraints.
     tied_share
@@ -148,8 +148,8 @@ class FitResult:
     history
         Records of the steps: passes over the data, seconds, objective, violation.
     kkt
-        The certificate: residuals of the nearly ε-KKT conditions, with multipliers, in units in which every
-        feature has mean 0 and standard deviation 1 (without intercepts: root mean square 1).
+        The KKT certificate: residuals of the nearly ε-KKT conditions, with multipliers, in units in which
+        every feature has mean 0 and standard deviation 1 (without intercepts: root mean square 1).
     tol
         What the residuals were to reach.
     enforce
@@ -293,11 +293,11 @@ class FitResult:
             f"{self.status} after {last.step} steps, {last.passes:,} passes over data, {last.seconds:.2f} s",
             f"objective {self.objective:.6g}"
             + (
-                f"; of the certified point {self.kkt.objective:.6g}, exact gap {self.kkt.gap:.4g}"
+                f"; of the KKT point {self.kkt.objective:.6g}, exact gap {self.kkt.gap:.4g}"
                 if self.search
                 else f", surrogate constraints violated by {self.max_violation:.1e}"
             ),
-            f"certificate, to be at most {self.tol:g}: {self.kkt}",
+            f"KKT certificate, to be at most {self.tol:g}: {self.kkt}",
         ]
         if self.population is not None:
             lines.insert(0, f"{self.population.sentence}: {self.population.basis}")

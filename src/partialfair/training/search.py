@@ -1,4 +1,4 @@
-"""The search for a model, top to bottom: solve, accept, tighten, search directly, escalate, choose, certify.
+"""The search for a model, top to bottom: solve, accept, tighten, search directly, escalate, choose, check.
 
 `find_model` is the fit in units that suit the solver, over rows that may lie anywhere: they are seen through
 `TrainingData` only. `fit_linear` is the fit of rows in memory, in the user's units.
@@ -385,13 +385,13 @@ def choose(search: Search, escalated: bool) -> Attempt:
     attempts, tightener, settings = search.attempts, search.tightener, search.task.settings
     pool, ordered = attempts.pool, attempts.ordered
     for attempt in ordered:
-        # In order of objectives: a later one may be certified where the best is not.
+        # In order of objectives: a later one may have a KKT certificate where the best is not.
         if attempts.has_feasible_kkt_point(attempt):
             return attempt
     best = last = ordered[0]
     if search.solves_are_long or not pool.any_feasible:
         return best
-    # A solve that ran out of steps is resumed, until it is feasible and its certificate holds.
+    # A solve that ran out of steps is resumed, until it is feasible and its KKT certificate holds.
     for _ in range(settings.n_looks):
         if last.result.ended is not Status.MAX_ITER:
             break

@@ -21,7 +21,15 @@ from partialfair.data.intervals import band_weights
 from partialfair.exceptions import InputError
 from partialfair.metrics.partial import WorstGap
 from partialfair.optimization.objectives import Objective
-from partialfair.optimization.problems import Box, Cells, Counts, Problem, TrainingData, WeightedScores
+from partialfair.optimization.problems import (
+    EVERYWHERE,
+    Box,
+    Cells,
+    Counts,
+    Problem,
+    TrainingData,
+    WeightedScores,
+)
 from partialfair.training.named_constraints import Automatic, ExactGap, place_intervals, record_of
 from partialfair.utils.checks import shown
 from partialfair.utils.text import listed
@@ -194,7 +202,7 @@ class Training:
     tol
         ε of the KKT certificate.
     box
-        Where parameters may lie; None: anywhere. Thresholds always may.
+        Where parameters may lie; thresholds may lie anywhere.
     constraints
         What is bounded, and among which groups; none for the unconstrained model.
     interval_chosen
@@ -206,7 +214,7 @@ class Training:
     alpha: Floats
     groups: Groups
     tol: float
-    box: Box | None = None
+    box: Box = EVERYWHERE
     constraints: tuple[GroupedConstraint, ...] = ()
     interval_chosen: bool = False
 
@@ -241,8 +249,10 @@ class Training:
     def problem(self, blocks: Sequence[ConstraintBlock]) -> Problem:
         """State the problem of the paper for some blocks of constraints; for none it is unconstrained."""
         joined = join(blocks)
-        # Thresholds θ are free: only parameters have bounds.
-        box = None if self.box is None else self.box.with_free(joined.joined_bank.n_theta)
+        box = self.box
+        if not box.is_unbounded:  # thresholds θ are free: only parameters have bounds
+            free = np.full(joined.joined_bank.n_theta, np.inf)
+            box = Box(np.append(box.low, -free), np.append(box.high, free))
         return Problem.about(self.data, self.objective, joined, self.alpha, box)
 
     def gaps(self, counts: Counts) -> tuple[WorstGap, ...]:

@@ -1,6 +1,6 @@
 """Units and origins of features and scores that suit the solver.
 
-Distances between parameters, tolerances, proximal terms and certificates mean something in them only.
+Distances between parameters, tolerances, proximal terms and KKT certificates mean something in them only.
 
 **Features.** With intercepts, they are measured from their means in standard deviations: neither another unit
 nor another origin of a feature then changes the problem that is solved. Without, an origin is part of the
@@ -29,7 +29,7 @@ from partialfair.exceptions import FarFromZeroWarning, InputError, PenalizedFeat
 from partialfair.optimization.models.designs import DenseDesign, as_design
 from partialfair.optimization.models.linear import FARTHEST_CORRECTED, GroupTerms, LinearModel, linear_model
 from partialfair.optimization.objectives import LossSettings, Objective, mirror_loss
-from partialfair.optimization.problems import Box, Cells, InMemoryData
+from partialfair.optimization.problems import EVERYWHERE, Box, Cells, InMemoryData
 from partialfair.utils.text import listed
 from partialfair.utils.typing import Floats
 
@@ -211,13 +211,13 @@ class Offset:
             deploy=deploy,
         )
 
-    def domain(self, model: LinearModel) -> Box | None:
-        """Return where the parameters of a linear model that is counted from here may lie; None: anywhere.
+    def domain(self, model: LinearModel) -> Box:
+        """Return where the parameters of a linear model that is counted from here may lie.
 
         Its features must not be centred, or every parameter would move the intercept.
         """
         if np.isinf(self.bounds).all():
-            return None
+            return EVERYWHERE
         assert not model.n_intercepts
         # Bounds are about the sum with the other model's coefficients.
         low, high = (model.pack(bound - self.coef, np.empty(0)) for bound in self.bounds)

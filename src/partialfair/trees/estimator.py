@@ -117,8 +117,9 @@ class PartialFairTrees(PartialFairEstimator):
     higher_is_better, min_group_size, missing_groups, sensitive_columns, surrogate, surrogate_width
         As in `PartialFairClassifier`.
     solver, n_starts, surrogate_halvings, search_steps, allow_ties, tol, max_iter, time_limit
-        As in `PartialFairClassifier`; training and reading leaves count against the time limit, and are
-        not cut short by it.
+        As in `PartialFairClassifier`, but ``tol`` is 1e-3 by default, ten times as large: a fit
+        that has converged is a critical point less exactly. Training and reading leaves count against the
+        time limit, and are not cut short by it.
     warm_start, random_state, callback, verbose
         As in `PartialFairClassifier`; models without a ``random_state`` of their own are trained with it.
 

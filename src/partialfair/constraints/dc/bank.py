@@ -80,7 +80,7 @@ class AtomBank(Protocol):
 
 @runtime_checkable
 class Bending(Protocol):
-    """What a bank may offer in addition: where its atoms bend. It makes steps and certificates sharper."""
+    """What a bank may offer in addition: where its atoms bend. Steps and KKT certificates become sharper."""
 
     @property
     def has_kinks(self) -> bool:

@@ -3,7 +3,6 @@
 from partialfair.optimization.models.linear import GroupTerms, LinearModel, linear_model
 from partialfair.optimization.models.score_model import (
     FirstOrderModel,
-    HasDeployedScores,
     LinearScores,
     Parameters,
     ScoreModel,
@@ -12,7 +11,6 @@ from partialfair.optimization.models.score_model import (
 __all__ = [
     "FirstOrderModel",
     "GroupTerms",
-    "HasDeployedScores",
     "LinearModel",
     "LinearScores",
     "Parameters",

@@ -45,7 +45,11 @@ class Parameters:
 
 
 class ScoreModel(Protocol):
-    """``s = s(w)``, and the Jacobian J(w), whose row i is the gradient of score i in w."""
+    """``s = s(w)``, and the Jacobian J(w), whose row i is the gradient of score i in w.
+
+    A model that is deployed with other parameters, which may round scores differently, has a method
+    ``deployed_scores(w, scores)``: constraints must be satisfied by the scores that users compute.
+    """
 
     @property
     def parameters(self) -> Parameters:
@@ -70,17 +74,6 @@ class LinearScores(ScoreModel, Protocol):
 
     def rows(self, which: Ints) -> Floats:
         """Return some rows of J: (n_which, n_params)."""
-
-
-@runtime_checkable
-class HasDeployedScores(Protocol):
-    """A model that is deployed with other parameters, which may round its scores differently.
-
-    Constraints must be satisfied by the scores that users compute.
-    """
-
-    def deployed_scores(self, w: Floats, scores: Floats) -> Floats:
-        """Return the scores that users compute, given ``s(w)``: the same, to the last digit."""
 
 
 @dataclass(frozen=True, eq=False)

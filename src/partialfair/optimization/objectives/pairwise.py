@@ -63,7 +63,7 @@ class AUCLoss:
     rounding
         Width over which the corner of the hinge, and for ``top < 1`` the border of the top share, is rounded:
         by ``r_j (1 − r_j / q_j) rounding / 2`` in the maximum, in units of the loss of one negative. 0 leaves
-        corners sharp; fits then end without a certificate, except with losses that have none.
+        corners sharp; fits then end without a KKT certificate, except with losses that have none.
     anchor
         Pairs do not see a constant that is added to all scores. With an intercept, ``anchor = 1`` puts 0
         midway between the classes, at no cost: then m = 0 at the optimum.

@@ -115,7 +115,7 @@ class HingeLoss(_MeanLoss):
     rounding
         Width over which the corner is rounded, by a parabola: ``(x + rounding/2)² / (2 rounding)`` instead of
         x_+ where ``|x| < rounding/2``, which adds at most rounding/8. 0 leaves it sharp: solvers that need
-        only subgradients then take it as it is, the others end without a certificate.
+        only subgradients then take it as it is, the others end without a KKT certificate.
     """
 
     rounding: float = 0.0

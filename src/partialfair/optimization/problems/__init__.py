@@ -1,8 +1,9 @@
-"""Problems, as reductions over rows of data; certificates of points and the theory's constants."""
+"""Problems, as reductions over rows of data; KKT certificates of points and the constants of Theorem 6.5."""
 
 from partialfair.optimization.problems.certificate import Certificate, certify
+from partialfair.optimization.problems.constants import ProblemConstants, estimate_constants
 from partialfair.optimization.problems.constrained import PointValues, Problem, ProblemPoint
-from partialfair.optimization.problems.domains import Ball, Box, Domain, WholeSpace
+from partialfair.optimization.problems.domains import EVERYWHERE, Ball, Box, Domain
 from partialfair.optimization.problems.ranks import Cells, Counts, SortedRanks, WeightedScores
 from partialfair.optimization.problems.rows import (
     Capability,
@@ -15,9 +16,10 @@ from partialfair.optimization.problems.rows import (
     ShardRows,
     TrainingData,
 )
-from partialfair.optimization.problems.subproblem import ProblemConstants, Subproblem, estimate_constants
+from partialfair.optimization.problems.subproblem import Subproblem
 
 __all__ = [
+    "EVERYWHERE",
     "Ball",
     "Box",
     "Capability",
@@ -40,7 +42,6 @@ __all__ = [
     "Subproblem",
     "TrainingData",
     "WeightedScores",
-    "WholeSpace",
     "certify",
     "estimate_constants",
 ]

@@ -1,6 +1,6 @@
 """How nearly a point satisfies the KKT conditions (Def. nearlyeKKT), whoever found it.
 
-The certificate is a witness that anybody can check: multipliers λ ≥ 0, and with them the point
+The KKT certificate is a witness that anybody can check: multipliers λ ≥ 0, and with them the point
 ``ŵ = argmin_{v in 𝒲} L(v)``, ``L = g_0 + Σ λ_i g_i``, where g_i is f⁺_i minus the tangent of f⁻_i at x plus
 ``μ/2 ‖v − x‖²``. At ŵ the subgradients add up to ``−μ (1 + Σ λ_i)(ŵ − x)`` and a normal of 𝒲: exactly the
 stationarity condition, with a residual that is known once ``‖ŵ − x‖`` is. Without the shift μ this distance
@@ -38,7 +38,7 @@ import numpy as np
 
 from partialfair.exceptions import InputError
 from partialfair.optimization.problems.constrained import Problem, ProblemPoint
-from partialfair.optimization.problems.elastic import ElasticModel, StepBounds
+from partialfair.optimization.problems.elastic import ElasticModel
 from partialfair.optimization.problems.local import Interplay, Kinks, no_kinks
 from partialfair.optimization.problems.programs import WITNESS_GAP
 from partialfair.optimization.problems.rows import Capability, check_capabilities
@@ -46,12 +46,12 @@ from partialfair.utils.clock import OutOfTime, ignore_deadline
 from partialfair.utils.typing import Floats, Ints
 
 REQUIRED = frozenset({Capability.GRADIENT, Capability.JACOBIAN, Capability.ROWS, Capability.LINEAR})
-"""What a certificate needs of the rows."""
+"""What a KKT certificate needs of the rows."""
 
 _LARGEST_MULTIPLIER = 1e4
 _ROUNDING = 4 * np.finfo(float).eps
 _SHIFTS = (1e-8, 1e8)
-"""Beyond these rounding errors are all that a certificate would show."""
+"""Beyond these rounding errors are all that a KKT certificate would show."""
 _INSIDE = 1e-9
 """Points so near to 𝒲, relative to 1 + ‖x‖, are searched for witnesses; others are simply outside."""
 _REACHES = (1e-2, 1e-3, 1e-4, 1e-6)
@@ -83,8 +83,8 @@ class Certificate:
     multipliers : (m,)
         The λ_i.
     objective, gap
-        ``f_0(x)``, and the exact gap there, where somebody knows them: the point that is certified need not
-        be the one that is returned.
+        ``f_0(x)``, and the exact gap there, where they are known: the point that has the KKT certificate need
+        not be the one that is returned.
     """
 
     mu: float
@@ -115,7 +115,7 @@ class Certificate:
 
 
 def certify(problem: Problem, x: Floats, *, mu: float = 1.0, tol: float = 1e-4) -> Certificate:
-    """Return the certificate of x; it may say no, as it does where time runs out before a witness is found.
+    """Return the KKT certificate of x; it may not hold, as where time runs out before a witness is found.
 
     Parameters
     ----------
@@ -130,11 +130,11 @@ def certify(problem: Problem, x: Floats, *, mu: float = 1.0, tol: float = 1e-4) 
     """
     low, high = _SHIFTS
     if not low <= mu <= high:
-        raise InputError(f"the certificate needs a mu in [{low:g}, {high:g}], not {mu}")
+        raise InputError(f"the KKT certificate needs a mu in [{low:g}, {high:g}], not {mu}")
     if x.shape != (problem.n,) or not np.isfinite(x).all():
         raise InputError(f"a point of this problem has {problem.n} finite coordinates")
     check_capabilities(
-        problem.rows, REQUIRED, "a certificate", advice="; elsewhere f⁺ and f⁻ need not be convex"
+        problem.rows, REQUIRED, "a KKT certificate", advice="; elsewhere f⁺ and f⁻ need not be convex"
     )
     at = problem.at(x)
     outside = float(np.linalg.norm(problem.domain.project(x) - x))
@@ -221,16 +221,18 @@ class _WitnessSearch:
         corrected.
         """
         domain = self.at.problem.domain
-        normals, bounds = domain.normals(self.at.x), StepBounds(*domain.room(self.at.x))
-        values = np.concatenate([weight * self.slack, np.zeros(len(normals))])
-        shares = np.hstack([kinks.shares[:, self.active], np.zeros((kinks.gaps.size, len(normals)))])
+        bounds, normals = domain.room(self.at.x), domain.normals(self.at.x)
+        rows, values, shares = self.rows, weight * self.slack, kinks.shares[:, self.active]
+        if len(normals):  # they are like constraints without slack and without kinks
+            rows, values = np.vstack([rows, normals]), np.append(values, np.zeros(len(normals)))
+            shares = np.hstack([shares, np.zeros((len(shares), len(normals)))])
         best, total = (np.zeros(self.at.problem.m), np.inf), 1.0
         interplay = Interplay.none(kinks.gaps.size, self.at.x.size)
         for _ in range(_CORRECTIONS):
             step = ElasticModel(
                 _Multiple(self.mu * total),
                 self.gradient + interplay.slope,
-                np.vstack([self.rows, normals]),
+                rows,
                 replace(kinks.with_interplay(interplay), shares=shares),
                 _LARGEST_MULTIPLIER,
                 bounds,

@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from partialfair.optimization.models.blocks import Factored
+from partialfair.optimization.problems.domains import Box
 from partialfair.optimization.problems.local import Kinks
 from partialfair.optimization.problems.programs import STEP_GAP, Borders, best_multipliers
 from partialfair.utils.clock import check_clock
@@ -68,32 +69,6 @@ class ElasticSettings:
 
 
 SETTINGS = ElasticSettings()
-
-
-@dataclass(frozen=True, eq=False)
-class StepBounds:
-    """``low ≤ p ≤ high``; both hold at p = 0."""
-
-    low: Floats
-    high: Floats
-
-    @classmethod
-    def none(cls, n: int) -> StepBounds:
-        """Return no bounds on a step of n coordinates."""
-        return cls(np.full(n, -np.inf), np.full(n, np.inf))
-
-    @cached_property
-    def pinned(self) -> Bools:
-        """Which coordinates have no choice."""
-        return np.asarray(self.low == self.high)
-
-    def corrected(self, faces: Sides, p: Floats, push: Floats, rounding: float) -> Sides:
-        """Return the faces that a step p leaves, or is pushed back by."""
-        outside = (p > self.high + SETTINGS.slack).astype(np.int8) - (p < self.low - SETTINGS.slack).astype(
-            np.int8
-        )
-        held = self.pinned | (faces * push >= -rounding)
-        return np.where(faces == 0, outside, np.where(held, faces, 0)).astype(np.int8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +118,7 @@ class ElasticModel:
     penalty
         Of a unit of violation.
     bounds
-        Of the step.
+        Of the step; p = 0 is within.
     gap
         Duality gap at which programs may end.
     faces
@@ -155,7 +130,7 @@ class ElasticModel:
     rows: Floats
     kinks: Kinks
     penalty: float
-    bounds: StepBounds
+    bounds: Box
     gap: float = STEP_GAP
     faces: Sides | None = None
     _last_held: dict[bytes, _Held] = field(default_factory=dict, init=False, repr=False)
@@ -190,7 +165,7 @@ class ElasticModel:
                 slope = self.gradient + self.factor.times(p) + multipliers @ self.rows
                 push = np.where(faces != 0, -slope - kink_multipliers @ self.kinks.rows, 0.0)
             # 3. Correct the guess of faces: all errors at once, or the last if they do not get fewer.
-            corrected = self.bounds.corrected(faces, p, push, rounding)
+            corrected = self._corrected(faces, p, push, rounding)
             wrong = np.flatnonzero(corrected != faces)
             patience = SETTINGS.patience if wrong.size < fewest else max(patience - 1, 0)
             fewest = min(fewest, wrong.size)
@@ -209,6 +184,18 @@ class ElasticModel:
         inside = np.clip(p, self.bounds.low, self.bounds.high)
         return Step(inside, multipliers, kink_multipliers, push, bool(settled))
 
+    @cached_property
+    def _pinned(self) -> Bools:
+        """Which coordinates have no choice."""
+        return np.asarray(self.bounds.low == self.bounds.high)
+
+    def _corrected(self, faces: Sides, p: Floats, push: Floats, rounding: float) -> Sides:
+        """Return the faces that a step p leaves, or is pushed back by."""
+        above, below = p > self.bounds.high + SETTINGS.slack, p < self.bounds.low - SETTINGS.slack
+        held = self._pinned | (faces * push >= -rounding)
+        outside = above.astype(np.int8) - below.astype(np.int8)
+        return np.where(faces == 0, outside, np.where(held, faces, 0)).astype(np.int8)
+
     def _first_faces(self) -> Sides:
         """Return those of the last step, or else the guess; coordinates without a choice are held."""
         bounds, gradient = self.bounds, self.gradient
@@ -219,7 +206,7 @@ class ElasticModel:
         else:  # those that a step against the gradient would leave at once
             up, down = (bounds.high == 0) & (gradient < 0), (bounds.low == 0) & (gradient > 0)
             guess = up.astype(np.int8) - (down & ~up)
-        return np.where(bounds.pinned, np.int8(1), guess)
+        return np.where(self._pinned, np.int8(1), guess)
 
     def _joined(self, active: Ints, faces: Sides) -> _Joined:
         """Return some rows with what they push at; a correction of a step mostly needs the same again."""

@@ -1,9 +1,9 @@
 """Convex quadratic programs, solved by PIQP, and by Clarabel where PIQP is missing or fails.
 
 Every program that is solved exactly goes through here: the dense ones in multipliers (`best_multipliers`), to
-which every step and every certificate comes down, and the sparse ones of `partialfair.postprocessing`. Both
-solvers are interior-point methods; PIQP comes first because it is several times as fast on programs of these
-sizes.
+which every step and every KKT certificate comes down, and the sparse ones of `partialfair.postprocessing`.
+Both solvers are interior-point methods; PIQP comes first because it is several times as fast on programs of
+these sizes.
 
 Our dense programs are hard in one way: their Gram matrices mostly do not have full rank. DAQP and ProxQP,
 which were tried for the second place, often ran out of iterations on them, and DAQP has no sparse programs.

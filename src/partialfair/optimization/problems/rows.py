@@ -37,7 +37,7 @@ from partialfair.constraints.block import Ranks
 from partialfair.constraints.dc.row_columns import RowColumns, single_column
 from partialfair.data.groups import Members, members_of
 from partialfair.exceptions import InputError
-from partialfair.optimization.models import HasDeployedScores, LinearScores, Parameters, ScoreModel
+from partialfair.optimization.models import LinearScores, Parameters, ScoreModel
 from partialfair.optimization.objectives import Objective, split_loss
 from partialfair.optimization.problems.ranks import Cells, Counts, SortedRanks
 from partialfair.utils.checks import check_count
@@ -122,10 +122,8 @@ class Shard:
     @property
     def deployed_scores(self) -> Floats:
         """Scores as the model's users will compute them: the same but for rounding errors, if they differ."""
-        model = self.data.model
-        if isinstance(model, HasDeployedScores):
-            return model.deployed_scores(self.w, self.scores)
-        return self.scores
+        deploy = getattr(self.data.model, "deployed_scores", None)
+        return self.scores if deploy is None else deploy(self.w, self.scores)
 
     @cached_property
     def losses(self) -> tuple[tuple[float, Floats], tuple[float, Floats] | None]:

@@ -7,7 +7,7 @@ from partialfair.optimization.solvers.augmented_lagrangian import AugmentedLagra
 from partialfair.optimization.solvers.idca import IDCA
 from partialfair.optimization.solvers.multistart import MultiStartSQP
 from partialfair.optimization.solvers.newton import Newton
-from partialfair.optimization.solvers.result import Record, Result, Run, Solver, as_solver
+from partialfair.optimization.solvers.result import Record, Result, Run, Solver
 from partialfair.optimization.solvers.sqp import SQP, NewtonSteps
 from partialfair.optimization.solvers.status import (
     CUT_SHORT,
@@ -35,7 +35,6 @@ __all__ = [
     "Solver",
     "Status",
     "Switching",
-    "as_solver",
     "decide_status",
     "decide_status_on_new_rows",
 ]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize
 
-from partialfair.optimization.problems import Domain, PointValues, Problem, ProblemPoint
-from partialfair.optimization.solvers.result import Callback, Result, Run, Solver, unconstrained_start
+from partialfair.optimization.problems import Box, PointValues, Problem, ProblemPoint
+from partialfair.optimization.solvers.result import Run, Solver, unconstrained_start
 from partialfair.optimization.solvers.status import Status
 from partialfair.utils.checks import check_count, check_number
 from partialfair.utils.typing import Floats
@@ -56,7 +56,7 @@ class AugmentedLagrangian(Solver):
         Steps of L-BFGS between two updates.
     tol
         Stop when violations, complementarity and the gradient of the Lagrangian are no larger. Half of what
-        estimators ask of certificates, whose multipliers are others.
+        estimators ask of KKT certificates, whose multipliers are others.
     weight
         First ρ.
     growth
@@ -80,47 +80,36 @@ class AugmentedLagrangian(Solver):
         """Start from the last solution, or from the unconstrained model."""
         return unconstrained_start(problem, free, last)
 
-    def solve(
-        self,
-        problem: Problem,
-        start: Floats,
-        *,
-        time_limit: float | None = None,
-        callback: Callback | None = None,
-    ) -> Result:
-        """Run until the KKT residual is small; Ctrl-C returns the best point so far."""
-        bounds = np.stack(problem.domain.bounds(problem.n), axis=1)
-        run = Run(self, problem, self.tol, time_limit, callback)
+    def iterate(self, run: Run, x: Floats) -> Status:
+        """Run until the KKT residual is small."""
+        problem, box, run.tolerance = run.problem, run.problem.box, self.tol
+        bounds = np.stack(box.bounds(problem.n), axis=1)
         options = {"maxiter": self.inner_steps, "maxcor": SETTINGS.n_pairs, "gtol": 0.1 * self.tol}
         options |= {"ftol": 0.0}  # only the gradient says where to stop
-
-        def algorithm(x: Floats) -> Status:
-            run.record(0, x)
-            multipliers, weight, violation = np.zeros(problem.m), self.weight, np.inf
-            for k in range(self.max_iter):
-                augmented = _Augmented(problem, multipliers, weight)
-                minimum = optimize.minimize(
-                    augmented, x, jac=True, method="L-BFGS-B", bounds=bounds, options=options
-                )
-                # A failed line search returns its start.
-                moved = not np.array_equal(minimum.x, x)
-                x = np.asarray(minimum.x) if moved else _downhill(augmented, x, problem.domain)
-                point = problem.at(x)
-                run.record(k + 1, x, PointValues(point.objective, point.constraints))
-                # λ ← max(0, λ + ρ f): with these the Lagrangian's gradient is that of the augmented one.
-                multipliers = augmented.multipliers_at(point)
-                if _residual(point, multipliers) <= self.tol:
-                    return Status.STATIONARY
-                if not moved and np.array_equal(x, minimum.x):
-                    return Status.STALLED
-                worst = float(point.constraints.max(initial=0.0))
-                # What L-BFGS had no steps left to reduce, a larger weight only makes harder.
-                if minimum.nit < self.inner_steps and worst > max(SETTINGS.slow * violation, self.tol):
-                    weight = min(self.growth * weight, SETTINGS.largest_weight)
-                violation = worst
-            return Status.MAX_ITER
-
-        return run.follow(problem.domain.project(start), algorithm)
+        run.record(0, x)
+        multipliers, weight, violation = np.zeros(problem.m), self.weight, np.inf
+        for k in range(self.max_iter):
+            augmented = _Augmented(problem, multipliers, weight)
+            minimum = optimize.minimize(
+                augmented, x, jac=True, method="L-BFGS-B", bounds=bounds, options=options
+            )
+            # A failed line search returns its start.
+            moved = not np.array_equal(minimum.x, x)
+            x = np.asarray(minimum.x) if moved else _downhill(augmented, x, box)
+            point = problem.at(x)
+            run.record(k + 1, x, PointValues(point.objective, point.constraints))
+            # λ ← max(0, λ + ρ f): with these the Lagrangian's gradient is that of the augmented one.
+            multipliers = augmented.multipliers_at(point)
+            if _residual(point, multipliers) <= self.tol:
+                return Status.STATIONARY
+            if not moved and np.array_equal(x, minimum.x):
+                return Status.STALLED
+            worst = float(point.constraints.max(initial=0.0))
+            # What L-BFGS had no steps left to reduce, a larger weight only makes harder.
+            if minimum.nit < self.inner_steps and worst > max(SETTINGS.slow * violation, self.tol):
+                weight = min(self.growth * weight, SETTINGS.largest_weight)
+            violation = worst
+        return Status.MAX_ITER
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +133,7 @@ class _Augmented:
         return np.maximum(self.multipliers + self.weight * point.constraints, 0.0)
 
 
-def _downhill(augmented: _Augmented, x: Floats, domain: Domain) -> Floats:
+def _downhill(augmented: _Augmented, x: Floats, box: Box) -> Floats:
     """Return the first point along minus the gradient at which the function is lower, or x if there is none.
 
     L-BFGS begins with a step of length 1; where the penalty is steep its line search gives up on it.
@@ -153,7 +142,7 @@ def _downhill(augmented: _Augmented, x: Floats, domain: Domain) -> Floats:
     value, gradient = augmented(x)
     step = gradient / max(float(np.linalg.norm(gradient)), 1.0)
     for halvings in range(SETTINGS.halvings):
-        trial = domain.project(x - 0.5**halvings * step)
+        trial = box.project(x - 0.5**halvings * step)
         if augmented(trial)[0] < value:
             return trial
     return x

@@ -39,8 +39,8 @@ import numpy as np
 from partialfair.optimization.models.blocks import ArrowMatrix, Factored
 from partialfair.optimization.models.limited import AbsoluteHessian, LimitedMemory
 from partialfair.optimization.problems.constrained import ProblemPoint
-from partialfair.optimization.problems.domains import Domain
-from partialfair.optimization.problems.elastic import ElasticModel, Sides, Step, StepBounds
+from partialfair.optimization.problems.domains import Box
+from partialfair.optimization.problems.elastic import ElasticModel, Sides, Step
 from partialfair.optimization.problems.local import Kinks, Local, no_kinks
 from partialfair.optimization.problems.rows import Capability
 from partialfair.utils.clock import check_clock
@@ -232,13 +232,13 @@ class Descent:
     faces
         Of the domain that held the last step back, if there was one: most hold back the next as well.
     residual
-        Of the KKT conditions at the last point looked at, an upper bound of that of its certificate.
+        Of the KKT conditions at the last point looked at, an upper bound of that of its KKT certificate.
     """
 
     evaluate: Callable[[Floats], Point]
     multipliers: Floats
     tol: float
-    domain: Domain
+    domain: Box
     penalty: float = 1.0
     min_penalty: float = DESCENT.min_penalty
     tau_smooth: float = 1e-2
@@ -292,7 +292,7 @@ class Descent:
         largest = max(1.0, self.multipliers.max(initial=0.0))
         binding = np.flatnonzero(self.multipliers > DESCENT.binding * largest)
         m, n = local.jacobian.shape
-        return _Neighbourhood(at, local, binding, StepBounds(*self.domain.room(at.x)), no_kinks(n, m))
+        return _Neighbourhood(at, local, binding, self.domain.room(at.x), no_kinks(n, m))
 
     def _remembered_step(self, near: _Neighbourhood) -> Point | None:
         """Try ever shorter steps, but not many where there are kinks: no length helps against those.
@@ -451,7 +451,7 @@ class _Neighbourhood:
     at: Point
     local: Local
     binding: Ints
-    bounds: StepBounds
+    bounds: Box
     no_kinks: Kinks
     models: dict[float, _PositiveModel] = field(default_factory=dict, init=False)
 

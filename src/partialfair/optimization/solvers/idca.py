@@ -7,8 +7,8 @@ from typing import Protocol
 
 import numpy as np
 
-from partialfair.optimization.problems import Capability, Problem, Subproblem
-from partialfair.optimization.solvers.result import Callback, Result, Run, Solver
+from partialfair.optimization.problems import Capability, Subproblem
+from partialfair.optimization.solvers.result import Run, Solver
 from partialfair.optimization.solvers.status import Status
 from partialfair.optimization.solvers.switching import Switching
 from partialfair.utils.checks import check_count, check_number
@@ -69,38 +69,22 @@ class IDCA(Solver):
         """What the inner solver needs: tangents themselves take gradients only."""
         return getattr(self.inner, "requires", frozenset({Capability.GRADIENT}))
 
-    def solve(
-        self,
-        problem: Problem,
-        start: Floats,
-        *,
-        time_limit: float | None = None,
-        callback: Callback | None = None,
-    ) -> Result:
-        """Run Algorithm 1 from a point that is feasible up to the inner tolerance (its line 1).
-
-        Ctrl-C ends the run with the best point so far and status STOPPED.
-        """
-        run = Run(self, problem, self.inner.epsilon, time_limit, callback)
-
-        mu = self.mu
+    def iterate(self, run: Run, x: Floats) -> Status:
+        """Run Algorithm 1 from a point that is feasible up to the inner tolerance (its line 1)."""
+        problem, mu, run.tolerance = run.problem, self.mu, self.inner.epsilon
         if mu is None:
             mu = 0.0 if Capability.LINEAR in problem.rows.capabilities else _WEAKLY_CONVEX_SHIFT
-
-        def algorithm(x: Floats) -> Status:
-            inner: InnerSolver | None = self.inner
-            run.record(0, x)
-            for k in range(self.max_iter):  # Alg. 1, line 2
-                if inner is None:
-                    return Status.STALLED
-                subproblem = problem.linearise(x, mu=mu)  # tangents of f⁻ at x make f convex (section 6)
-                following = inner.solve(subproblem, x)  # Alg. 1, line 3
-                moved = np.linalg.norm(following - x)
-                x = following
-                run.record(k + 1, x)
-                # Theorem 6.5 lets the inner budget T_k differ: it grows only when it was too small to move x.
-                if moved <= self.tol * (1 + np.linalg.norm(x)):
-                    inner = inner.longer()
-            return Status.MAX_ITER
-
-        return run.follow(problem.domain.project(start), algorithm)
+        inner: InnerSolver | None = self.inner
+        run.record(0, x)
+        for k in range(self.max_iter):  # Alg. 1, line 2
+            if inner is None:
+                return Status.STALLED
+            subproblem = problem.linearise(x, mu=mu)  # tangents of f⁻ at x make f convex (section 6)
+            following = inner.solve(subproblem, x)  # Alg. 1, line 3
+            moved = np.linalg.norm(following - x)
+            x = following
+            run.record(k + 1, x)
+            # Theorem 6.5 lets the inner budget T_k differ: it grows only when it was too small to move x.
+            if moved <= self.tol * (1 + np.linalg.norm(x)):
+                inner = inner.longer()
+        return Status.MAX_ITER

@@ -12,7 +12,7 @@ from partialfair.optimization.models.limited import Diagonal, LimitedMemory
 from partialfair.optimization.problems import Capability, PointValues, Problem, certify
 from partialfair.optimization.solvers.descent import DESCENT, SECOND_ORDER, Descent, Point, RememberedHessian
 from partialfair.optimization.solvers.newton import EXPECTED_CURVATURE, Newton
-from partialfair.optimization.solvers.result import Callback, Ended, Result, Run, Solver, unconstrained_start
+from partialfair.optimization.solvers.result import Ended, Run, Solver, unconstrained_start
 from partialfair.optimization.solvers.sqp import NewtonSteps
 from partialfair.optimization.solvers.status import Status
 from partialfair.utils.checks import check_count, check_number
@@ -47,12 +47,12 @@ class ExplorationSettings:
     no_fall
         A fall of the violations by no more, relative to them, is none.
     certified_every
-        Steps on kinks after which the certificate is computed, which knows more kinks than a step: it may
+        Steps on kinks after which the KKT certificate is computed, which knows more kinks than a step: it may
         hold long before the residual of a step says so, and costs less than one.
     no_step
         A step that moves x by no more, relative to 1 + ‖x‖, is none.
     mu
-        Shift of the last resort, IDCA: its steps are longer than with that of the certificate, and still
+        Shift of the last resort, IDCA: its steps are longer than with that of the KKT certificate, and still
         safe.
     """
 
@@ -78,7 +78,7 @@ SETTINGS = ExplorationSettings()
 
 @dataclass(frozen=True)
 class MultiStartSQP(Solver):
-    """Critical points differ: set out from several starts, and follow the best until its certificate holds.
+    """Critical points differ: set out from several starts; follow the best until its KKT certificate holds.
 
     A few steps of `SQP` are taken from each start. Then the paths are followed in turn, the most promising
     first and ever longer, until one is stationary: some creep while others arrive. If none can be, steps of
@@ -90,7 +90,7 @@ class MultiStartSQP(Solver):
     max_iter
         Steps, of all phases together; four times as many where they do without Hessians.
     tol
-        ε of the certificate.
+        ε of the KKT certificate.
     n_starts
         How many starts: the one given, the best model that gives all rows one score, and random ones.
     seed
@@ -123,55 +123,43 @@ class MultiStartSQP(Solver):
         """Return the solver for a start that is nearly a solution, and soon leads to one or to none."""
         return replace(self, warm=True, max_iter=min(self.max_iter, SETTINGS.steps_again))
 
-    def solve(
-        self,
-        problem: Problem,
-        start: Floats,
-        *,
-        time_limit: float | None = None,
-        callback: Callback | None = None,
-    ) -> Result:
-        """Run until the certificate holds, or say why it does not; Ctrl-C returns the best point so far."""
-        problem.domain.bounds(problem.n)  # or a sentence about domains that are not bounds
-        run = Run(self, problem, self.tol, time_limit, callback)
+    def iterate(self, run: Run, x: Floats) -> Status:
+        """Run until the KKT certificate holds, or say why it does not."""
+        problem, run.tolerance = run.problem, self.tol
         wide = problem.rows.parameters.block_size > self.largest_block
         renewed_after = SETTINGS.renewed_nearby if self.warm else SETTINGS.renewed_after
         exploration = _Exploration(problem, run, self.max_iter, self.tol, renewed_after, wide)
-
-        def algorithm(x: Floats) -> Status:
-            paths: list[_Path] = []
-            try:
-                run.record(0, x)
+        paths: list[_Path] = []
+        try:
+            run.record(0, x)
+            starts = self._starts(problem, x)
+            # 1. On very many rows: explore a sample of them, and go on from where the best path led.
+            scouted = None if self.warm else self._explore_sample(exploration, starts)
+            if scouted is not None:
+                paths.append(scouted)
+                exploration.follow(scouted, exploration.turn_steps)
                 starts = self._starts(problem, x)
-                # 1. On very many rows: explore a sample of them, and go on from where the best path led.
-                scouted = None if self.warm else self._explore_sample(exploration, starts)
-                if scouted is not None:
-                    paths.append(scouted)
-                    exploration.follow(scouted, exploration.turn_steps)
-                    starts = self._starts(problem, x)
-                # 2. Some steps from each start, then ever longer turns, the most promising path first.
-                if scouted is None or not scouted.stationary:
-                    self._explore(exploration, starts, paths)
-                if any(path.stationary for path in paths):
-                    ending = Status.CONVERGED
-                elif self.warm and exploration.without_hessians:
-                    ending = Status.STALLED  # the problem is corrected sooner than solved
-                else:
-                    # 3. Algorithm 1 from the best point: its convex subproblems always lead down.
-                    ending = exploration.descend()
-            except Ended as end:
-                if end.status is not Status.MAX_ITER:
-                    raise
-                ending = Status.MAX_ITER
-            arrived = [path.at for path in paths if path.stationary]
-            if not arrived:
-                return ending
-            # One path may have arrived before the steps ran out.
-            best = min(arrived, key=lambda at: at.objective)
-            run.record(exploration.steps, best.x, PointValues(best.objective, best.constraints))
-            return Status.CONVERGED
-
-        return run.follow(problem.domain.project(start), algorithm)
+            # 2. Some steps from each start, then ever longer turns, the most promising path first.
+            if scouted is None or not scouted.stationary:
+                self._explore(exploration, starts, paths)
+            if any(path.stationary for path in paths):
+                ending = Status.CONVERGED
+            elif self.warm and exploration.without_hessians:
+                ending = Status.STALLED  # the problem is corrected sooner than solved
+            else:
+                # 3. Algorithm 1 from the best point: its convex subproblems always lead down.
+                ending = exploration.descend()
+        except Ended as end:
+            if end.status is not Status.MAX_ITER:
+                raise
+            ending = Status.MAX_ITER
+        arrived = [path.at for path in paths if path.stationary]
+        if not arrived:
+            return ending
+        # One path may have arrived before the steps ran out.
+        best = min(arrived, key=lambda at: at.objective)
+        run.record(exploration.steps, best.x, PointValues(best.objective, best.constraints))
+        return Status.CONVERGED
 
     def _starts(self, problem: Problem, start: Floats) -> Iterator[Floats]:
         """Yield the start given, the best model that gives all rows one score, and random ones around it."""
@@ -274,9 +262,9 @@ class _Exploration:
     def path(self, start: Floats, like: Descent | None = None) -> _Path:
         """Set out from a start, with nothing known or with what steps on a problem like this one know."""
         problem = self.problem
-        at = problem.at(problem.domain.project(start))
+        at = problem.at(problem.box.project(start))
         self._count(at)
-        # The certificate is computed anew at the end, with other multipliers: leave it some room.
+        # The KKT certificate is computed anew at the end, with other multipliers: leave it some room.
         tol = 0.5 * self.tol
         if like is not None:
             descent = like.on(problem.at, tol)
@@ -289,7 +277,7 @@ class _Exploration:
             problem.at,
             np.zeros(problem.m),
             tol,
-            problem.domain,
+            problem.box,
             remembered=RememberedHessian(memory, self.renewed_after if self.small else None),
             has_kinks=problem.has_kinks,
             factors=not self.wide,
@@ -322,7 +310,7 @@ class _Exploration:
             path.stuck |= path.violations() > max(self.tol, (1 - SETTINGS.no_fall) * before)
 
     def descend(self) -> Status:
-        """Take IDCA steps from the best point until the certificate holds or they no longer move."""
+        """Take IDCA steps from the best point until the KKT certificate holds or they no longer move."""
         if self.run.best is None:
             return Status.NONFINITE
         if self.wide:  # subproblems need Hessians

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -75,12 +74,12 @@ class Result:
 
     @property
     def status(self) -> Status:
-        """What may be said of the point before its certificate is computed."""
+        """What may be said of the point before its KKT certificate is computed."""
         return decide_status(self.ended, feasible=self.feasible)
 
 
-class Solver(ABC):
-    """A frozen settings object; one of a user's own needs ``solve`` only.
+class Solver:
+    """A frozen settings object whose ``iterate`` is the algorithm; or it has a ``solve`` of its own.
 
     Attributes
     ----------
@@ -90,7 +89,10 @@ class Solver(ABC):
 
     requires: ClassVar[frozenset[Capability]] = frozenset({Capability.GRADIENT})
 
-    @abstractmethod
+    def iterate(self, run: Run, x: Floats) -> Status:
+        """Take the steps of the algorithm from x, and record points in the run; return how it ended."""
+        raise NotImplementedError(f"{type(self).__name__} has neither iterate nor a solve of its own")
+
     def solve(
         self,
         problem: Problem,
@@ -99,7 +101,28 @@ class Solver(ABC):
         time_limit: float | None = None,
         callback: Callback | None = None,
     ) -> Result:
-        """Return the best point found from ``start`` within some seconds; `Run` does the accounting."""
+        """Return the best point found from ``start`` within some seconds.
+
+        The deadline holds inside of steps: passes over the data and quadratic programs look at it themselves.
+        Ctrl-C returns the best point so far.
+        """
+        run = Run(self, problem, callback)
+        start = problem.domain.project(start)
+        with deadline(deadline_in(time_limit)):
+            # However it ends, the best point so far is an answer.
+            try:
+                status = self.iterate(run, start)
+            except Ended as end:
+                status = end.status
+            except OutOfTime:
+                status = Status.TIME_LIMIT
+            except KeyboardInterrupt:
+                acknowledge_interrupt()
+                status = Status.STOPPED
+        if not run.history:
+            with suppress(Ended), run.off_the_clock():
+                run.remember(0, start)
+        return run.result(status)
 
     def start(self, problem: Problem, free: Floats, last: Floats | None = None) -> Floats:
         """Return where to start: by default at a model that gives all rows one score, which is feasible.
@@ -143,38 +166,6 @@ def unconstrained_start(problem: Problem, free: Floats, last: Floats | None) -> 
     return problem.start_at(free) if last is None else last
 
 
-def as_solver(solver: Any) -> Solver:
-    """Return a solver, given one or an object that has its method ``solve`` only."""
-    return solver if isinstance(solver, Solver) else _Given(solver)
-
-
-@dataclass(frozen=True, eq=False)
-class _Given(Solver):
-    """An object of the user's own with a method ``solve``; what else of a `Solver` it has is used."""
-
-    solver: Any
-
-    @property
-    def requires(self) -> frozenset[Capability]:  # type: ignore[override]
-        """What it says that it needs, or gradients."""
-        return getattr(self.solver, "requires", Solver.requires)
-
-    def start(self, problem: Problem, free: Floats, last: Floats | None = None) -> Floats:
-        """Start where it says, or at a feasible point."""
-        if not hasattr(self.solver, "start"):
-            return super().start(problem, free, last)
-        return np.asarray(self.solver.start(problem, free, last))
-
-    def again(self) -> Solver:
-        """Return what it says is for a problem that is nearly the last one."""
-        return as_solver(self.solver.again()) if hasattr(self.solver, "again") else self
-
-    def solve(self, problem: Problem, start: Floats, **options: Any) -> Result:
-        """Let it solve."""
-        result: Result = self.solver.solve(problem, start, **options)
-        return result
-
-
 class Ended(Exception):
     """The run is over before the algorithm is."""
 
@@ -204,19 +195,14 @@ class Seen(NamedTuple):
 class Run:
     """Book-keeping of one solve: the clock, the history, the best point so far, and when to stop.
 
-    The time limit is one of the wall clock, evaluations and callbacks included. It holds inside of steps:
-    passes over the data and quadratic programs look at the deadline themselves.
-
     Attributes
     ----------
     solver, problem
         Who solves what. An `InputError` names what the solver requires and the rows cannot compute.
-    tolerance
-        Violation up to which a point counts as feasible.
-    time_limit
-        Seconds, or None.
     callback
-        As in `Solver`.
+        As in `Solver.solve`.
+    tolerance
+        Violation up to which a point counts as feasible; algorithms set it.
     history
         One record for every call of `record`.
     best, last
@@ -225,9 +211,8 @@ class Run:
 
     solver: Solver
     problem: Problem
-    tolerance: float
-    time_limit: float | None = None
     callback: Callback | None = None
+    tolerance: float = 0.0
     history: list[Record] = field(default_factory=list)
     best: Seen | None = None
     last: Seen | None = None
@@ -248,33 +233,15 @@ class Run:
             self.problem.n_passes = passes
             self._since = time.perf_counter()
 
-    def follow(self, start: Floats, algorithm: Callable[[Floats], Status]) -> Result:
-        """Run an algorithm from a start to its end, or to that of the time or of the user's patience."""
-        with deadline(deadline_in(self.time_limit)):
-            # However it ends, the best point so far is an answer.
-            try:
-                status = algorithm(start)
-            except Ended as end:
-                status = end.status
-            except OutOfTime:
-                status = Status.TIME_LIMIT
-            except KeyboardInterrupt:
-                acknowledge_interrupt()
-                status = Status.STOPPED
-        if not self.history:
-            with suppress(Ended), self.off_the_clock():
-                self._remember(0, start, None)
-        return self.result(status)
-
     def record(self, step: int, x: Floats, known: PointValues | None = None) -> None:
         """Evaluate a point, unless that is known, and remember it if it is the best; or end the run."""
         with self.off_the_clock():
-            line, best = self._remember(step, x, known)
+            line, best = self.remember(step, x, known)
             if self.callback is not None and self.callback(line, best):
                 raise Ended(Status.STOPPED)
         check_clock()
 
-    def _remember(self, step: int, x: Floats, known: PointValues | None) -> tuple[Record, Floats]:
+    def remember(self, step: int, x: Floats, known: PointValues | None = None) -> tuple[Record, Floats]:
         """Add a point to the history; return its line and the best point so far."""
         with ignore_deadline():  # a point that was reached in time counts
             evaluation = self.problem.evaluate(x) if known is None else known

@@ -11,9 +11,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from partialfair.optimization.problems import Capability, PointValues, Problem, Subproblem
+from partialfair.optimization.problems import Capability, PointValues, Subproblem
 from partialfair.optimization.solvers.descent import SECOND_ORDER, Descent, Point
-from partialfair.optimization.solvers.result import Callback, Result, Run, Solver
+from partialfair.optimization.solvers.result import Run, Solver
 from partialfair.optimization.solvers.status import Status
 from partialfair.utils.checks import check_count, check_number
 from partialfair.utils.typing import Floats
@@ -43,31 +43,19 @@ class SQP(Solver):
         check_count(self.max_iter, "max_iter of SQP")
         check_number(self.tol, "tol of SQP", above=0.0)
 
-    def solve(
-        self,
-        problem: Problem,
-        start: Floats,
-        *,
-        time_limit: float | None = None,
-        callback: Callback | None = None,
-    ) -> Result:
-        """Run until the KKT residual is small or no step helps; Ctrl-C returns the best point so far."""
-        problem.domain.bounds(problem.n)  # or a sentence about domains that are not bounds
-        run = Run(self, problem, self.tol, time_limit, callback)
-
-        def algorithm(x: Floats) -> Status:
-            run.record(0, x)
-            descent = Descent(problem.at, np.zeros(problem.m), self.tol, problem.domain)
-            at: Point = problem.at(x)
-            for k in range(self.max_iter):
-                following = descent.advance(at)
-                if following is None:  # stationary, or no step of any length helps
-                    return Status.CONVERGED if descent.residual <= self.tol else Status.STALLED
-                at = following
-                run.record(k + 1, at.x, PointValues(at.objective, at.constraints))
-            return Status.MAX_ITER
-
-        return run.follow(problem.domain.project(start), algorithm)
+    def iterate(self, run: Run, x: Floats) -> Status:
+        """Run until the KKT residual is small or no step helps."""
+        problem, run.tolerance = run.problem, self.tol
+        run.record(0, x)
+        descent = Descent(problem.at, np.zeros(problem.m), self.tol, problem.box)
+        at: Point = problem.at(x)
+        for k in range(self.max_iter):
+            following = descent.advance(at)
+            if following is None:  # stationary, or no step of any length helps
+                return Status.CONVERGED if descent.residual <= self.tol else Status.STALLED
+            at = following
+            run.record(k + 1, at.x, PointValues(at.objective, at.constraints))
+        return Status.MAX_ITER
 
 
 @dataclass(frozen=True)
@@ -96,10 +84,9 @@ class NewtonSteps:
 
     def solve(self, subproblem: Subproblem, start: Floats) -> Floats:
         """Return a point whose residual is small, or the last that was reached."""
-        subproblem.domain.bounds(start.size)  # or a sentence about domains that are not bounds
         at: Point = subproblem.at(start)
         # Each subproblem begins anew: its tangents, and so its multipliers and kinks, are others.
-        descent = Descent(subproblem.at, np.zeros(subproblem.problem.m), self.epsilon, subproblem.domain)
+        descent = Descent(subproblem.at, np.zeros(subproblem.problem.m), self.epsilon, subproblem.problem.box)
         for _ in range(self.n_steps):
             following = descent.advance(at)
             if following is None:

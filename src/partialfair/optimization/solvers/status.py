@@ -9,9 +9,9 @@ class Status(StrEnum):
     """Endings; running out of steps is not infeasibility, and neither is convergence.
 
     STATIONARY is what first-order solvers call a point at which the gradient of the Lagrangian vanishes; only
-    a certificate makes it CONVERGED. FEASIBLE is a model whose exact gaps are small enough, where no
-    certified point was found that satisfies the constraint. NOT_CERTIFIED is a fit for the population whose
-    held-out rows do not show of any model that its gap is small enough.
+    a KKT certificate makes it CONVERGED. FEASIBLE is a model whose exact gaps are small enough, where no
+    point with a KKT certificate was found that satisfies the constraint. NOT_CERTIFIED is a fit for the
+    population whose held-out rows do not show of any model that its gap is small enough.
     """
 
     CONVERGED = "converged"
@@ -45,7 +45,7 @@ def decide_status(
     feasible
         Whether the point satisfies the constraints up to the solver's tolerance.
     certified
-        Whether the certificate of the point holds, or of another that is no better and satisfies the
+        Whether the KKT certificate of the point holds, or of another that is no better and satisfies the
         constraint, too; None if it was not computed.
     satisfied
         Whether exact gaps are small enough; None if they were not computed.
@@ -60,7 +60,7 @@ def decide_status(
     if not feasible or satisfied is False:
         return Status.NO_FEASIBLE_POINT
     if ended is Status.CONVERGED and certified is False:
-        return Status.STALLED  # it converged as far as the solver knows, and the certificate says no
+        return Status.STALLED  # it converged as far as the solver knows, and the KKT certificate says no
     return ended
 
 

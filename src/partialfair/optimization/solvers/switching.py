@@ -9,7 +9,7 @@ import numpy as np
 
 from partialfair.optimization.problems import Capability, Problem, ProblemPoint, Subproblem
 from partialfair.optimization.problems.subproblem import SubproblemPoint
-from partialfair.optimization.solvers.result import Callback, Result, Run, Solver
+from partialfair.optimization.solvers.result import Run, Solver
 from partialfair.optimization.solvers.status import Status
 from partialfair.utils.checks import check_count, check_number
 from partialfair.utils.typing import Floats
@@ -119,30 +119,19 @@ class DirectSwitching(Solver):
         if self.diminishing is not None:
             check_number(self.diminishing, "diminishing of DirectSwitching", above=0.0)
 
-    def solve(
-        self,
-        problem: Problem,
-        start: Floats,
-        *,
-        time_limit: float | None = None,
-        callback: Callback | None = None,
-    ) -> Result:
+    def iterate(self, run: Run, x: Floats) -> Status:
         """Run Algorithm 3; the result is the best iterate that is feasible up to ``epsilon``."""
-        run = Run(self, problem, self.epsilon, time_limit, callback)
-
-        def algorithm(x: Floats) -> Status:
-            best, lowest = x, float("inf")
-            run.record(0, x)
-            for t in range(self.max_iter):  # Alg. 3, line 3
-                epsilon_t = self.epsilon if self.diminishing is None else self.diminishing / (t + 1)
-                oracle = problem.at(x)
-                following, _ = switching_step(problem, oracle, x, epsilon_t)  # lines 4 to 11
-                # Line 13, but with one ε for all iterates: see `epsilon`.
-                if oracle.constraints.max(initial=0.0) <= self.epsilon and oracle.objective < lowest:
-                    best, lowest = x, oracle.objective
-                x = following
-                if (t + 1) % self.record_every == 0 or t + 1 == self.max_iter:
-                    run.record(t + 1, best if lowest < float("inf") else x)
-            return Status.MAX_ITER
-
-        return run.follow(problem.domain.project(start), algorithm)
+        problem, run.tolerance = run.problem, self.epsilon
+        best, lowest = x, float("inf")
+        run.record(0, x)
+        for t in range(self.max_iter):  # Alg. 3, line 3
+            epsilon_t = self.epsilon if self.diminishing is None else self.diminishing / (t + 1)
+            oracle = problem.at(x)
+            following, _ = switching_step(problem, oracle, x, epsilon_t)  # lines 4 to 11
+            # Line 13, but with one ε for all iterates: see `epsilon`.
+            if oracle.constraints.max(initial=0.0) <= self.epsilon and oracle.objective < lowest:
+                best, lowest = x, oracle.objective
+            x = following
+            if (t + 1) % self.record_every == 0 or t + 1 == self.max_iter:
+                run.record(t + 1, best if lowest < float("inf") else x)
+        return Status.MAX_ITER

@@ -1,0 +1,74 @@
+"""A trained model as plain data for JSON: how its fit ended, its coefficients or the size of its trees."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from partialfair.data.groups import group_name
+from partialfair.tables import TableModel
+from partialfair.training.result import Population
+
+
+def model_record(model: TableModel) -> dict[str, Any]:
+    """Return how the fit of a model ended, and its parameters."""
+    result = model.classifier.result_
+    fit = {
+        "status": result.status.value,
+        "satisfied": result.satisfied,
+        "objective": result.objective,
+        "max_violation": result.max_violation,
+        "exact_training_gap": result.gap,
+        "obstacle": result.obstacle,
+        "population": None if result.population is None else _population_record(result.population),
+        "decision_threshold": model.classifier.decision_threshold_,
+        "steps": result.history[-1].step,
+        "passes": result.history[-1].passes,
+        "seconds": result.history[-1].seconds,
+        "tol": result.tol,
+        "certificate": {
+            "mu": result.kkt.mu,
+            "distance": result.kkt.distance,
+            "stationarity": result.kkt.stationarity,
+            "feasibility": result.kkt.feasibility,
+            "complementarity": result.kkt.complementarity,
+        },
+    }
+    return {"fit": fit, **_parameters_record(model)}
+
+
+def _parameters_record(model: TableModel) -> dict[str, Any]:
+    """Return intercepts and coefficients by group, or how large the trees are."""
+    classifier: Any = model.classifier
+    if classifier.takes_tables:
+        from partialfair.trees import ensemble_of
+
+        n_leaves = ensemble_of(classifier.model_).n_leaves
+        kind = type(classifier.model_).__name__
+        size = {"n_trees": len(n_leaves), "n_leaves": sum(n_leaves)}
+        return {"trees": {"kind": kind, **size, "alpha": classifier.alpha_}}
+    # With group terms there is one row of coefficients for each group.
+    blocks = classifier.groups_.tolist() if len(classifier.intercept_) > 1 else ["all"]
+    # Intercepts may differ by group where coefficients do not.
+    shape = (max(len(blocks), len(classifier.coef_)), classifier.coef_.shape[1])
+    coefficients = np.broadcast_to(classifier.coef_, shape)
+    return {
+        "intercepts": {
+            group_name(block): float(value)
+            for block, value in zip(blocks, classifier.intercept_, strict=True)
+        },
+        "coefficients": {
+            group_name(block): dict(zip(model.feature_names, row.tolist(), strict=True))
+            for block, row in zip(blocks, coefficients, strict=True)
+        },
+    }
+
+
+def _population_record(population: Population) -> dict[str, Any]:
+    """Return plain data for JSON; a model trained without a constraint has no gap that it was trained for."""
+    record = asdict(population)
+    record["trained_max_gap"] = None if np.isinf(population.trained_max_gap) else population.trained_max_gap
+    record["not_evaluated"] = [group_name(label) for label in population.not_evaluated]
+    return record

@@ -1,0 +1,49 @@
+"""Pictures of scores that several commands draw."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from matplotlib import pyplot
+
+from partialfair.metrics import FairnessReport
+from partialfair.metrics.map import groups_curve
+from partialfair.plotting import plot_rank_curve
+from partialfair.plotting.scores import plot_group_densities
+from partialfair.utils.text import visible
+from partialfair.utils.typing import IntervalLike
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_CURVE_POINTS = 2000
+
+
+def draw_rank_curves(reports: Mapping[str, FairnessReport], interval: IntervalLike) -> Figure:
+    """Draw the rank curves of several models side by side.
+
+    Groups are drawn against the largest, whose ranks are the most certain.
+    """
+    first = next(iter(reports.values()))
+    reference = max(first.groups, key=lambda group: group.n_effective).group
+    n = len(reports)
+    many = len(first.groups) > 6  # then the legend stands beside
+    size = (n * (7.8 if many else 4.6), 4.8) if n > 1 else None
+    figure, axes = pyplot.subplots(1, n, figsize=size, squeeze=False, layout="constrained")
+    for ax, (name, report) in zip(axes[0], reports.items(), strict=True):
+        curve = groups_curve(report.scored, n_points=_CURVE_POINTS)
+        title = visible(name).replace("$", r"\$") if n > 1 else None
+        plot_rank_curve(curve, reference=reference, interval=shared_interval(interval), title=title, ax=ax)
+    return figure
+
+
+def draw_densities(report: FairnessReport) -> Figure:
+    """Draw how the scores of each group are distributed."""
+    figure: Figure = plot_group_densities(report.scored, threshold=report.threshold)[0].figure
+    return figure
+
+
+def shared_interval(interval: IntervalLike) -> IntervalLike | None:
+    """Return the interval to shade on axes that the groups share; intervals by group have none."""
+    return None if isinstance(interval, dict) else interval

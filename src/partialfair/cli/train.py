@@ -1,0 +1,146 @@
+"""``partialfair train``: read, split, encode, fit without and with the constraint, evaluate both."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from sklearn.metrics import accuracy_score, roc_auc_score
+
+from partialfair.cli.evaluation import Gate, ScoreEvaluation, evaluate
+from partialfair.cli.intervals import AUTO, interval_among
+from partialfair.cli.output import step
+from partialfair.cli.prepare import OUT_OF_FOLD, Prepared, prepare
+from partialfair.cli.settings import TrainSettings
+from partialfair.cli.train_report import TrainReport
+from partialfair.cli.training import (
+    Notes,
+    build_estimator,
+    chosen_alpha_note,
+    fit_path,
+    fit_population,
+    tuned_threshold_note,
+)
+from partialfair.data.samples import Samples
+from partialfair.exceptions import IdleThresholdWarning
+from partialfair.utils.typing import Floats, IntervalLike
+
+_WITHOUT, _WITH = "without the constraint", "with the constraint"
+
+_CHOSEN_ON_HELD_OUT_ROWS = (
+    "the rows held out chose the model: their intervals below are those of one model looked at alone; the "
+    "promise about new people allows for the choice"
+)
+
+
+def train(settings: TrainSettings) -> TrainReport:
+    """Read, split, encode, fit without and with the constraint, and evaluate both."""
+    gate, estimator = Gate.of(settings), build_estimator(settings)
+    prepared = prepare(settings, estimator)
+    # What preparing noticed comes first.
+    notes = Notes(general=[*prepared.notes])
+    names = (_WITHOUT, _WITH) if settings.is_constrained else ("without a constraint",)
+    out_of_fold: list[Floats | None] = [None] * len(names)
+    with notes.collecting():
+        if settings.population:
+            notes.general.append(_CHOSEN_ON_HELD_OUT_ROWS)
+            models = list(fit_population(prepared, settings, estimator))
+        else:
+            # A path of one limit, or of none.
+            points = fit_path(prepared, settings, estimator, notes, small_groups="keep").points
+            models = [point.model for point in points]
+            if settings.cv is not None:
+                out_of_fold = [point.scores for point in points]
+            notes.general += _broken_folds(points[-1].fold_models)
+        saved = models[-1]
+        # The fit knows which interval "auto" chose.
+        interval: Any = prepared.interval
+        if interval == AUTO:
+            interval = saved.result_.constraints[0].interval
+        evaluations: dict[tuple[str, str], ScoreEvaluation] = {}
+        for name, model, unseen_scores in zip(names, models, out_of_fold, strict=True):
+            for part, rows in prepared.parts.items():
+                scores = unseen_scores if part == OUT_OF_FOLD else None
+                if scores is None:
+                    scores = model.decision_function(rows.X, rows.groups)
+                counts = model is saved and part == list(prepared.parts)[-1]
+                with step(f"measuring {rows.n:,} scores: {part}, {name}"):
+                    evaluations[name, part] = _evaluate(
+                        settings, rows, scores, model.decision_threshold_, interval, counts=counts
+                    )
+    if settings.alphas[0] == AUTO:
+        notes.general.append(chosen_alpha_note(saved))
+    if settings.decision_threshold == "tune":
+        notes.general.append(tuned_threshold_note(saved))
+    notes.general += _calibration_notes(saved, prepared)
+    if gate is not None:
+        gate.check_measured(list(evaluations.values())[-1].report)
+    table_model = prepared.model(saved, saved.result_.satisfied)
+    return TrainReport(settings, gate, prepared, interval, table_model, evaluations, notes)
+
+
+def _broken_folds(fold_models: Sequence[Any]) -> list[str]:
+    """Say in how many folds the constraint is not satisfied."""
+    n_broken = sum(model.result_.satisfied is False for model in fold_models)
+    if not n_broken:
+        return []
+    return [
+        f"in {n_broken} of {len(fold_models)} folds no model was found that keeps the promise in training"
+    ]
+
+
+def _evaluate(
+    settings: TrainSettings,
+    rows: Samples,
+    scores: Floats,
+    threshold: float,
+    interval: IntervalLike,
+    *,
+    counts: bool,
+) -> ScoreEvaluation:
+    """Evaluate scores of some rows, which decide at a threshold; warnings are about what counts."""
+    with warnings.catch_warnings():
+        if not counts:
+            warnings.simplefilter("ignore")
+        if not settings.is_at_threshold:
+            warnings.simplefilter("ignore", IdleThresholdWarning)
+        evaluation = evaluate(
+            settings,
+            scores,
+            rows.groups,
+            interval=interval_among(interval, rows.groups),
+            labels=rows.y,
+            positive=True,
+            threshold=threshold,
+            rank_within=settings.rank_within,
+            weights=rows.weights,
+            clusters=rows.clusters,
+            # Small groups of prepared rows that were to be merged are one group already.
+            small_groups="list" if settings.small_groups == "merge" else None,
+            also={settings.metric, *([] if settings.fail_above is None else [settings.gate_metric])},
+        )
+    return replace(
+        evaluation,
+        accuracy=float(accuracy_score(rows.y, scores > threshold, sample_weight=rows.weights)),
+        auc=float(roc_auc_score(rows.y, scores, sample_weight=rows.weights)),
+    )
+
+
+def _calibration_notes(model: Any, prepared: Prepared) -> list[str]:
+    """Say what the constraint did to the calibration of trees, whose library gives the measure."""
+    if not model.takes_tables or model.constraint is None:
+        return []
+    part = [name for name in prepared.parts if name != OUT_OF_FOLD][-1]
+    rows = prepared.parts[part]
+    table = model.calibration(rows.X, rows.y, sensitive_features=rows.groups, sample_weight=rows.weights)
+    # One sentence, on the group that the probabilities suit least.
+    worst = table["error_after"].idxmax()
+    line = table.loc[worst]
+    suffers = "suffers" if line["error_after"] > line["error_before"] else "does not suffer"
+    return [
+        f"calibration by group, {part} rows: it {suffers}; group {worst} has the largest error, "
+        f"{line['error_after']:.3f} ({line['error_before']:.3f} before the refit): its probabilities are "
+        f"{abs(line['bias_after']):.3f} too {'high' if line['bias_after'] > 0 else 'low'} on average"
+    ]
