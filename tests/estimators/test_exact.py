@@ -64,7 +64,7 @@ def referee(stated, scores, people):
         options["threshold"] = stated.threshold
     labelled = type(stated) in (EqualOpportunity, EqualizedOdds)
     if labelled:
-        options |= {"pos_label": "no", "rank_within": "group_and_label"}
+        options |= {"pos_label": "passed over", "rank_within": "group_and_label"}
     return float(METRICS[type(stated)](people.y if labelled else None, scores, **options))
 
 

@@ -17,7 +17,12 @@ from partialfair.constraints import Constraint
 from partialfair.constraints.surrogates import Surrogate
 from partialfair.data.samples import Samples
 from partialfair.estimators.base import PartialFairEstimator
-from partialfair.estimators.inputs import check_labels, read_target, two_classes
+from partialfair.estimators.inputs import (
+    check_labels,
+    check_names_of_classes,
+    read_target,
+    two_classes,
+)
 from partialfair.exceptions import InputError
 from partialfair.optimization.models import GroupTerms
 from partialfair.optimization.objectives import Logistic, LossSettings
@@ -280,6 +285,8 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
 
     def _prepare_target(self, samples: Samples) -> tuple[Samples, float, Floats | None]:
         classes = two_classes(samples.y)
+        if self.constraint is not None and self.higher_is_better:
+            check_names_of_classes(classes)
         positive = samples.y == classes[1]
         factors = self._class_factors(classes, positive, samples.row_weights)
         return replace(samples, y=positive), 1.0 if self.higher_is_better else -1.0, factors

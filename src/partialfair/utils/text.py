@@ -6,6 +6,12 @@ import logging
 import re
 from collections.abc import Sequence
 
+_NEGATIVE = frozenset(
+    {"no", "not", "none", "never", "false", "negative", "neg", "bad", "fail", "failed"}
+    | {"reject", "rejected", "deny", "denied", "decline", "declined", "refused"}
+)
+"""Words for the label that is not wanted: the alphabet would put "denied" after "approved"."""
+
 LONGEST_MESSAGE = 999
 """Characters; what is longer is not read, and may be a whole file that was taken for a name."""
 
@@ -60,6 +66,13 @@ def listed(texts: Sequence[str], most: int = 3) -> str:
     if n_more > 0:
         return f"{', '.join(first)} and {n_more:,} more"
     return " and ".join(filter(None, [", ".join(first[:-1]), *first[-1:]]))
+
+
+def reads_as_negative(label: object) -> bool:
+    """Whether a label is text whose first word stands for the negative: "no", "denied", "not hired"."""
+    # The first word decides: "not hired" and "no_offer" are negative.
+    words = str(label).lower().replace("_", " ").replace("-", " ").split()
+    return isinstance(label, str) and bool(words) and words[0] in _NEGATIVE
 
 
 def fixed(value: float, digits: int = 3) -> str:
