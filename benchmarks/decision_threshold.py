@@ -1,11 +1,11 @@
 """What the tuned threshold of decisions brings: test accuracy and test gap, compared with the threshold 0.
 
 Run ``python benchmarks/decision_threshold.py [--splits 5] [--rows 4000] [--only NAME ...]``; data files as in
-docs/data.md. Per split, models of statistical parity are fitted to so many training rows: linear ones on all
-data sets, trees (HistGradientBoosting) on those with numbers for features. Scores do not depend on the
-threshold, so one fit with ``decision_threshold="tune"`` gives the decisions of both. Each line has means over
-the splits, and of the differences also the standard error and the range. The gap of decisions is that of
-demographic parity on whole groups, at either threshold.
+docs/data.md. Per split, models of statistical parity are fitted to so many training rows: linear ones with
+several losses on all data sets, trees (HistGradientBoosting) on those with numbers for features. Scores do
+not depend on the threshold, so one fit with ``decision_threshold="tune"`` gives the decisions of both. Each
+line has means over the splits, and of the differences also the standard error and the range. The gap of
+decisions is that of demographic parity on whole groups, at either threshold.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from partialfair import PartialFairClassifier
 from partialfair.metrics import partial_demographic_parity_difference, partial_statistical_parity_difference
 from partialfair.trees import PartialFairTrees
 
-MAX_GAPS = (None, 0.1)
+LIMITS = {"logistic": (None, 0.1, 0.02), "hinge": (0.1,), "auc": (0.1,), "trees": (0.1,)}
+"""Limits of statistical parity by loss of a linear model, and of trees; None is no constraint."""
+
 TREES_ON = ("law_school", "bank")
 MOST_TEST_ROWS = 50_000
 
@@ -32,11 +34,14 @@ Row = dict[str, Any]
 
 
 def fit(kind: str, train: Part, interval: Any, max_gap: float | None) -> Any:
-    """Fit a model whose threshold is tuned."""
+    """Fit a model whose threshold is tuned: trees, or a linear model with some loss."""
     stated = {"interval": interval, "max_gap": 0.05 if max_gap is None else max_gap}
     stated |= {"constraint": None if max_gap is None else "statistical_parity", "decision_threshold": "tune"}
     trees = HistGradientBoostingClassifier(max_iter=100, max_leaf_nodes=8, random_state=0)
-    model = PartialFairClassifier(**stated) if kind == "linear" else PartialFairTrees(trees, **stated)
+    if kind == "trees":
+        model: Any = PartialFairTrees(trees, **stated)
+    else:
+        model = PartialFairClassifier(loss=kind, **stated)
     return model.fit(train.X, train.y, sensitive_features=train.groups)
 
 
@@ -65,8 +70,10 @@ def runs(names: list[str], n_splits: int, n_rows: int, path: Path | None) -> lis
                 whole.take(rng.choice(chosen, min(n, len(chosen)), replace=False))
                 for chosen, n in ((parts.train, n_rows), (parts.test, MOST_TEST_ROWS))
             )
-            for kind in ("linear", "trees") if name in TREES_ON else ("linear",):
-                for max_gap in MAX_GAPS:
+            for kind, limits in LIMITS.items():
+                if kind == "trees" and name not in TREES_ON:
+                    continue
+                for max_gap in limits:
                     model = fit(kind, train, data.interval, max_gap)
                     limit = "none" if max_gap is None else f"{max_gap:g}"
                     row = {"data": name, "model": kind, "max_gap": limit, "split": split}
@@ -89,7 +96,7 @@ def summarize(rows: list[Row]) -> list[Row]:
         lines.append(
             {
                 "data": key[0],
-                "model": key[1],
+                "model": "trees" if key[1] == "trees" else f"linear, {key[1]}",
                 "max_gap": key[2],
                 "test accuracy at 0": mean("accuracy, 0"),
                 "tuned": mean("accuracy, tuned"),

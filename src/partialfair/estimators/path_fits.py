@@ -45,7 +45,7 @@ TINY_TIME = 1e-3
 """Seconds that a fit is given at least: it needs a limit above 0."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FittedModel:
     """One model of a path as it was trained; attributes are those of `PathPoint`."""
 
@@ -71,8 +71,14 @@ class FittedModel:
         """Its limit, in words."""
         return "no constraint" if self.unconstrained else f"max gap {self.max_gap:g}"
 
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__}: {self.allowed}, alpha {self.alpha:g}, training gap "
+            f"{self.training_gap:.3g}, status {self.model.result_.status}>"
+        )
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class PathPoint(FittedModel):
     """One model of the path, and how good it is on rows that it was not trained on.
 

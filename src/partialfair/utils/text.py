@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
+from html import escape
 
 _NEGATIVE = frozenset(
     {"no", "not", "none", "never", "false", "negative", "neg", "bad", "fail", "failed"}
@@ -53,7 +54,11 @@ def json_visible(text: str) -> str:
 def message_text(message: str, most: int = LONGEST_MESSAGE) -> str:
     """Return a message on one line, visible, and cut where it is longer than messages are."""
     # Cut first as well: escapes would make a long text up to six times as long.
-    text = visible(" ".join(message[: most + 1].split("\n")))
+    return cut(visible(" ".join(message[: most + 1].split("\n"))), most)
+
+
+def cut(text: str, most: int) -> str:
+    """Return text of at most so many characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -81,6 +86,22 @@ def fixed(value: float, digits: int = 3) -> str:
     Terminal and HTML report write numbers alike: `fixed` in numbers.js has these rules.
     """
     return f"{round(float(value), _DECIMALS_THAT_COUNT) + 0.0:.{digits}f}"  # + 0.0: no minus before zero
+
+
+def gap_text(gap: float, limit: float) -> str:
+    """Write a gap with three digits, or with as many as show on which side of its limit it is."""
+    for digits in range(3, 17):
+        text = f"{gap:.{digits}g}"
+        if (float(text) <= limit) == (gap <= limit):
+            break
+    return text
+
+
+def answer_html(text: str, table: str = "") -> str:
+    """Return what notebooks show of a result: the first line, a table in HTML, and the other lines folded."""
+    first, _, rest = text.partition("\n")
+    details = f"<details><summary>Details</summary><pre>{escape(rest)}</pre></details>" if rest else ""
+    return f"<div><p><strong>{escape(first)}</strong></p>{table}{details}</div>"
 
 
 def percent(fraction: float, digits: int = 1) -> str:
