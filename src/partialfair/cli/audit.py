@@ -148,7 +148,7 @@ class Audit:
             "metrics.csv": csv_text(self.report.to_frame(), index=True),
             "pairs.csv": csv_text(self.report.pairs_frame()),
             "rank_curve.png": lambda: draw_rank_curves({"": self.report}, self.interval),
-            "score_densities.png": lambda: draw_densities(self.report, self.settings.threshold),
+            "score_densities.png": lambda: draw_densities(self.report),
             "unfairness_map.png": self._map,
         }
 

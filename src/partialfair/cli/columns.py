@@ -21,6 +21,7 @@ from partialfair.cli.settings import MAX_GROUPS
 from partialfair.data.groups import Groups, encode_groups
 from partialfair.exceptions import InputError
 from partialfair.utils.checks import WEIGHT_RANGE, find_merged, outside_weights, shown
+from partialfair.utils.text import reads_as_negative
 from partialfair.utils.typing import Floats, MissingGroups
 
 _DATES = {"date", "datetime", "datetime64", "time", "timedelta", "timedelta64", "period"}
@@ -279,13 +280,6 @@ def _rows(positions: npt.NDArray[np.intp]) -> str:
     return f"data row {positions[0] + 1}{others}"
 
 
-_NEGATIVE = frozenset(
-    {"no", "not", "none", "never", "false", "negative", "neg", "bad", "fail", "failed"}
-    | {"reject", "rejected", "deny", "denied", "decline", "declined", "refused"}
-)
-"""Words for the label that is not wanted: the alphabet would put "denied" after "approved"."""
-
-
 @dataclass(frozen=True)
 class PositiveLabel:
     """The positive label as it is in the data, the other one, and why it was chosen."""
@@ -310,7 +304,7 @@ def find_positive_label(labels: pd.Series, path: Path, requested: str | None) ->
     smaller, larger = classes
     if requested is None:
         # The larger label is the positive one unless the words say otherwise.
-        named = [_is_negative(value) for value in classes]
+        named = [reads_as_negative(value) for value in classes]
         if named == [False, True]:
             return PositiveLabel(smaller, larger, f"{larger} reads as the negative; --pos-label chooses")
         reason = f"{smaller} reads as the negative" if named == [True, False] else "the larger of the two"
@@ -322,13 +316,6 @@ def find_positive_label(labels: pd.Series, path: Path, requested: str | None) ->
         )
     (other,) = [value for value in classes if value != matching[0]]
     return PositiveLabel(matching[0], other, "--pos-label")
-
-
-def _is_negative(value: Any) -> bool:
-    """Whether a label is text whose first word stands for the negative: "no", "denied", "not hired"."""
-    # The first word decides: "not hired" and "no_offer" are negative.
-    words = str(value).lower().replace("_", " ").replace("-", " ").split()
-    return isinstance(value, str) and bool(words) and words[0] in _NEGATIVE
 
 
 def _list_values(values: list[Any]) -> str:

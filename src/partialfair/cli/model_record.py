@@ -25,6 +25,7 @@ def model_record(model: TableModel) -> dict[str, Any]:
         "obstacle": result.obstacle,
         "outside": outside_record(result),
         "population": None if result.population is None else _population_record(result.population),
+        "decision_threshold": model.classifier.decision_threshold_,
         "steps": result.history[-1].step,
         "passes": result.history[-1].passes,
         "seconds": result.history[-1].seconds,

@@ -223,6 +223,8 @@ def trace(settings: PathSettings) -> Frontier:
         )
         if settings.alphas[0] == AUTO:
             notes.general.append(chosen_alpha_note(models.points[0].model))
+        if settings.decision_threshold == "tune":
+            notes.general.append("each model decides at a threshold of its own, tuned on training rows")
         with step("measuring gaps"):
             # Reports of all models are made here and remembered by the path.
             lines = models.to_frame(settings.confidence)

@@ -58,7 +58,7 @@ HELP_ORDER = (
     *("max_gaps", "constraint", "requested_interval", "max_gap", "population", "lower_is_better"),
     *("threshold", "gap_scale", "enforce", "outside", "rank_within", "score_range", "apply_map", "max_knots"),
     *("min_group_size", "max_groups", "small_groups", "missing_groups"),
-    *("model", "group_terms", "alpha", "given_alphas", "time_limit"),
+    *("model", "group_terms", "alpha", "given_alphas", "decision_threshold", "time_limit"),
     *("test_size", "validation", "cv", "scoring", "best", "confidence"),
     *("fail_above", "fail_metric", "fail_on"),
     *("out", "keep", "use_unkept", "report", "as_json", "verbose", "seed"),
@@ -114,6 +114,15 @@ def _read_alpha(text: str | None) -> float | Literal["auto"] | None:
         return float(text)
     except ValueError as error:
         raise InputError(f"--alpha must be a number or {AUTO}, not {text!r}") from error
+
+
+def _read_decision_threshold(text: str | None) -> float | Literal["tune"]:
+    if text == "tune":
+        return "tune"
+    try:
+        return 0.0 if text is None else float(text)
+    except ValueError as error:
+        raise InputError(f"--decision-threshold must be a number or tune, not {text!r}") from error
 
 
 def _read_alphas(text: str | None) -> tuple[float | Literal["auto"], ...]:
@@ -472,6 +481,14 @@ class ModelSettings(TableFile, EvaluationSettings):
         default=None,
         read={"none": None, "intercept": "intercept", "interactions": "interactions"}.get,
     )
+    decision_threshold: float | Literal["tune"] = fit(
+        str | None,
+        "--decision-threshold X",
+        "The score above which decisions are positive, 0 by default; tune takes the most accurate one on the "
+        "training rows; a constraint on ranks does not notice.",
+        default=0.0,
+        read=_read_decision_threshold,
+    )
     time_limit: float | None = fit(
         float | None, "--time-limit SECONDS", "End each fit after so long, with its best model so far."
     )
@@ -554,6 +571,13 @@ class ModelSettings(TableFile, EvaluationSettings):
             raise InputError("--interval auto is chosen for a constraint, and --constraint none has none")
         if self.outside == "no_worse":
             self._check_outside()
+        if self.decision_threshold != "tune":
+            check_number(self.decision_threshold, "--decision-threshold")
+        elif self.is_at_threshold:
+            raise InputError(
+                f"--decision-threshold tune moves decisions away from the score at which --constraint "
+                f"{self.constraint} compares groups; use statistical_parity, or leave it out"
+            )
         if self.time_limit is not None:
             check_number(self.time_limit, "--time-limit", above=0.0)
         # A model with a term for each group cannot score a row without one.
@@ -626,6 +650,7 @@ class ModelSettings(TableFile, EvaluationSettings):
             "enforce": self.enforcement,
             "outside": self.outside,
             "group_terms": self.group_terms,
+            "decision_threshold": self.decision_threshold,
             "time_limit": self.time_limit,
             "model": self.model,
         }

@@ -15,7 +15,14 @@ from partialfair.cli.output import step
 from partialfair.cli.prepare import OUT_OF_FOLD, Prepared, prepare
 from partialfair.cli.settings import TrainSettings
 from partialfair.cli.train_report import TrainReport
-from partialfair.cli.training import Notes, build_estimator, chosen_alpha_note, fit_path, fit_population
+from partialfair.cli.training import (
+    Notes,
+    build_estimator,
+    chosen_alpha_note,
+    fit_path,
+    fit_population,
+    tuned_threshold_note,
+)
 from partialfair.data.groups import group_name
 from partialfair.data.samples import Samples
 from partialfair.exceptions import IdleThresholdWarning
@@ -62,9 +69,13 @@ def train(settings: TrainSettings) -> TrainReport:
                     scores = model.decision_function(rows.X, rows.groups)
                 counts = model is saved and part == list(prepared.parts)[-1]
                 with step(f"measuring {rows.n:,} scores: {part}, {name}"):
-                    evaluations[name, part] = _evaluate(settings, rows, scores, interval, counts=counts)
+                    evaluations[name, part] = _evaluate(
+                        settings, rows, scores, model.decision_threshold_, interval, counts=counts
+                    )
     if settings.alphas[0] == AUTO:
         notes.general.append(chosen_alpha_note(saved))
+    if settings.decision_threshold == "tune":
+        notes.general.append(tuned_threshold_note(saved))
     notes.general += _calibration_notes(saved, prepared, list(evaluations.values())[-1].report)
     if gate is not None:
         gate.check_measured(list(evaluations.values())[-1].report)
@@ -83,9 +94,15 @@ def _broken_folds(fold_models: Sequence[Any]) -> list[str]:
 
 
 def _evaluate(
-    settings: TrainSettings, rows: Samples, scores: Floats, interval: IntervalLike, *, counts: bool
+    settings: TrainSettings,
+    rows: Samples,
+    scores: Floats,
+    threshold: float,
+    interval: IntervalLike,
+    *,
+    counts: bool,
 ) -> ScoreEvaluation:
-    """Evaluate scores of some rows; warnings are about the evaluation that counts."""
+    """Evaluate scores of some rows, which decide at a threshold; warnings are about what counts."""
     with warnings.catch_warnings():
         if not counts:
             warnings.simplefilter("ignore")
@@ -98,7 +115,7 @@ def _evaluate(
             interval=interval_among(interval, rows.groups),
             labels=rows.y,
             positive=True,
-            threshold=0.0,  # where decisions are made
+            threshold=threshold,
             rank_within=settings.rank_within,
             weights=rows.weights,
             clusters=rows.clusters,
@@ -108,7 +125,7 @@ def _evaluate(
         )
     return replace(
         evaluation,
-        accuracy=float(accuracy_score(rows.y, scores > 0, sample_weight=rows.weights)),
+        accuracy=float(accuracy_score(rows.y, scores > threshold, sample_weight=rows.weights)),
         auc=float(roc_auc_score(rows.y, scores, sample_weight=rows.weights)),
     )
 

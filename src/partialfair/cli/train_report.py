@@ -199,7 +199,7 @@ class TrainReport:
         return {
             **files,
             PICTURES[0]: self._rank_curves,
-            PICTURES[1]: lambda: draw_densities(self.evaluation.report, 0.0),
+            PICTURES[1]: lambda: draw_densities(self.evaluation.report),
         }
 
     def page(self) -> str:

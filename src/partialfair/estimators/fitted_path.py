@@ -39,6 +39,7 @@ from partialfair.metrics import FairnessReport, GapComparison, ReportRow, compar
 from partialfair.metrics.catalogue import report_metrics
 from partialfair.training import NamedConstraint, record_of, setting_of
 from partialfair.utils.checks import check_number
+from partialfair.utils.text import answer_html
 from partialfair.utils.typing import Ints, SmallGroups
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def estimate_rows_needed(
     return round(math.ceil(least / step) * step)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FairnessPath:
     """Models from loose to strict, with their scores and gaps on validation rows.
 
@@ -371,10 +372,21 @@ class FairnessPath:
         write_page(text, path)
         return None
 
-    def __repr__(self) -> str:
-        rows = f"{len(self.points)} models, judged on {self.validation.n:,} rows {self.evaluated_on}"
+    @property
+    def summary(self) -> str:
+        """How many models, evaluated on what, in a sentence."""
+        return f"{len(self.points)} models, evaluated on {self.validation.n:,} rows {self.evaluated_on}"
+
+    def __str__(self) -> str:
         meaning = "" if self.meaning is None else f"\n{self.meaning}"
-        return f"<FairnessPath of {rows}>\n{self.to_frame().to_string()}{meaning}"
+        return f"{self.summary}\n{self.to_frame().to_string()}{meaning}"
+
+    def __repr__(self) -> str:
+        return f"<FairnessPath: {self.summary}>"
+
+    def _repr_html_(self) -> str:
+        meaning = "" if self.meaning is None else f"\n{self.meaning}"
+        return answer_html(f"{self.summary}{meaning}", self.to_frame().to_html(float_format="{:.3g}".format))
 
 
 def order_by_training_gap(points: Sequence[PathPoint]) -> list[PathPoint]:

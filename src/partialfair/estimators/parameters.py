@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 
 from partialfair.constraints import Constraint
 from partialfair.constraints.surrogates import Surrogate, surrogate
+from partialfair.estimators.decisions import check_decision_threshold
 from partialfair.exceptions import InputError
 from partialfair.optimization.models import GroupTerms
 from partialfair.optimization.objectives import AUC, LossSettings, PartialAUC, Squared, read_loss
@@ -134,6 +135,8 @@ def check_parameters(estimator: Any) -> None:
     if isinstance(estimator.surrogate, Surrogate) and width != "auto":
         raise InputError("surrogate has a width of its own, so surrogate_width must not be given")
     surrogate(estimator.surrogate, 1.0 if width == "auto" else width)
+    if hasattr(estimator, "decision_threshold"):
+        check_decision_threshold(estimator)
 
 
 def is_rows(validation: Any) -> bool:
