@@ -38,6 +38,7 @@ from partialfair.cli.intervals import (
 )
 from partialfair.cli.options import Models
 from partialfair.cli.output import step
+from partialfair.cli.screening import note_answers, note_protected_columns
 from partialfair.cli.settings import MAX_GROUPS, TableFitSettings
 from partialfair.constraints import Constraint
 from partialfair.constraints.base import effective_sizes
@@ -238,6 +239,8 @@ def prepare(settings: TableFitSettings, estimator: PartialFairEstimator) -> Prep
     with step("reading columns"):
         features = [name for name in map(str, table.columns) if name not in {*used} - {*settings.categories}]
         columns, notes = read_columns(table, features, split[TRAINING], categories=settings.categories)
+        notes += note_protected_columns(columns)
+        notes += note_answers(columns, table, is_positive, settings.target, *_screening_rows(split, folds))
         # No rows where nothing was held out.
         unseen = next((numbers for part, numbers in split.items() if part != TRAINING), np.arange(0))
         trees = settings.model != Models.linear
@@ -315,6 +318,15 @@ def _split(rows: Samples, settings: TableFitSettings) -> tuple[dict[str, Ints], 
         return {TRAINING: every}, None
     held_out = draw_rows(rows.strata, settings.share, settings.seed, rows.clusters)
     return {TRAINING: np.flatnonzero(~held_out), HELD_OUT: np.flatnonzero(held_out)}, None
+
+
+def _screening_rows(split: dict[str, Ints], folds: Ints | None) -> tuple[Ints, Ints]:
+    """Return rows to learn from and others to measure on: those held out, a fold, or every other row."""
+    if HELD_OUT in split:
+        return split[TRAINING], split[HELD_OUT]
+    rows = split[TRAINING]
+    held_out = rows % 2 == 0 if folds is None else folds == 0
+    return rows[~held_out], rows[held_out]
 
 
 def _merge_small_groups(rows: Samples, training: Ints, settings: TableFitSettings) -> Groups:
