@@ -1,4 +1,4 @@
-"""Draw the frontier of the page on choosing, and the seam: ``python docs/make_images.py [DIRECTORY]``."""
+"""Draw the frontier of the page on choosing, and score space: ``python docs/make_images.py [DIRECTORY]``."""
 
 import sys
 from pathlib import Path
@@ -22,7 +22,7 @@ GREY = "#4D4D4D"
 def main(directory: Path) -> None:
     """Draw all."""
     draw_frontier(directory / "frontier.png")
-    draw_seam(directory / "seam.png")
+    draw_score_space(directory / "score_space.png")
 
 
 def draw_frontier(file: Path) -> None:
@@ -46,14 +46,14 @@ def draw_frontier(file: Path) -> None:
     path.plot().figure.savefig(file, dpi=110)
 
 
-def draw_seam(file: Path) -> None:
+def draw_score_space(file: Path) -> None:
     """Draw how reductions reach all rows, and how their answers become one."""
     figure, ax = plt.subplots(figsize=(10, 6.2), layout="constrained")
     ax.set(xlim=(0, 100), ylim=(0, 62))
     ax.axis("off")
     _box(ax, (2, 50, 20, 10), "solver\nx = (w, θ), requires", GREY)
     _box(ax, (36, 50, 28, 10), "Problem.reduce(…)\none call = one pass, counted", GREY)
-    _box(ax, (78, 50, 20, 10), "Ranks, Counts\nthresholds, referee", GREY)
+    _box(ax, (78, 50, 20, 10), "Ranks, Counts\nthresholds, exact gaps", GREY)
     _arrow(ax, (22, 56.5), (36, 56.5))
     _note(ax, (29, 59.3), "values, gradients,\nHessians, kinks?")
     _arrow(ax, (36, 52.5), (22, 52.5))

@@ -275,6 +275,83 @@ def test_what_is_said_of_trees_beside_linear_models_is_so():
         assert all(float(found.split()[0]) >= bar for found in counted)
 
 
+def differences_from(table, others=""):
+    """By how much ours is better in gaps of scores at levels that both reach: accuracy, AUC and splits."""
+    rows = [
+        row
+        for row in rows_of("tree_peers")
+        if row["table"] == table and row["gap"].startswith("pSP") and f"ours − {others}" in row["what"]
+    ]
+    cells = [
+        (row["gap"], value)
+        for row in rows
+        for name, value in row.items()
+        if re.fullmatch(r"0\.\d+", name) and not value.startswith("reached")
+    ]
+    return [(gap, *(float(part.split()[0]) for part in value.split(" / ")), value) for gap, value in cells]
+
+
+def test_what_is_said_of_trees_of_other_libraries_is_so():
+    page = " ".join((ROOT / "docs" / "trees.md").read_text().split())
+    law, bank = differences_from("law_school"), differences_from("bank")
+    fairlearn = differences_from("bank", "fairlearn")
+    aucs = [[auc for _, _, auc, _ in table] for table in (law, bank)]
+    accuracies = [accuracy for _, accuracy, _, _ in law + bank]
+    ranges = [f"{min(table):.3f} to {max(table):.3f}" for table in aucs]
+    said = (
+        f"our AUC is higher by {ranges[0]} on law school and by {ranges[1]} on bank "
+        f"(compared with fairlearn by {max(auc for _, _, auc, _ in fairlearn):.3f} "
+        f"at most), and our accuracy differs by −{-min(accuracies):.4f} to +{max(accuracies):.4f}"
+    )
+    assert said in page
+    assert all("(1 of 2)" in value for gap, _, _, value in law + bank if gap == "pSP, interval")
+
+
+def figures_of_paired(name, *columns):
+    return [float(row[column]) for row in rows_of(name) for column in columns]
+
+
+@pytest.mark.parametrize(
+    ("words", "figures"),
+    [
+        (
+            "contain the truth in {low} to {high}% of 400 samples",
+            lambda: figures_of_paired("paired_gaps_equal", "held"),
+        ),
+        (
+            "miss it in at most {high}% (few levels",
+            lambda: figures_of_paired("paired_gaps_equal", "at_most below 0", "at_least above 0"),
+        ),
+        (
+            "contain the truth in {low} to {high}% of 250 samples",
+            lambda: figures_of_paired("paired_gaps_few", "held"),
+        ),
+        (
+            "nominal 5%, miss it in at most {high}%. Bounds from draws",
+            lambda: figures_of_paired("paired_gaps_few", "at_most too low", "at_least too high"),
+        ),
+    ],
+)
+def test_what_is_said_of_paired_bounds_is_so(words, figures):
+    page = " ".join((ROOT / "docs" / "metrics.md").read_text().split())
+    low, high = (f"{100 * end(figures()):.1f}".removesuffix(".0") for end in (min, max))
+    assert words.format(low=low, high=high) in page
+
+
+def test_the_power_of_paired_bounds_is_that_of_the_record():
+    page = " ".join((ROOT / "docs" / "metrics.md").read_text().split())
+    rows = [row for row in rows_of("paired_gaps_power") if row["scale"] == "interval"]
+    power, known = ([row[column] for row in rows] for column in ("at_most below 0", "known thresholds"))
+    assert [row["rows in a group"] for row in rows] == [200, 400, 800]
+    assert f"{power[0]}, {power[1]} and {power[2]} with 200, 400 and 800 rows" in page
+    assert f"compared with {known[0]}, {known[1]} and {known[2]} of a paired test" in page
+    shown = [row["two-sided interval below 0"] for row in rows]
+    assert (
+        f'The verdict is "fairer" in {shown[1]} of the samples with 400 rows, and in {shown[2]} with 800'
+        in page
+    )
+
+
 def test_the_readme_sums_the_table_of_trees_up():
     means = {"adult": [], "others": []}
     for row in rows_of("trees_summary"):

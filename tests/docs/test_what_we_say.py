@@ -1,5 +1,6 @@
 """What is not run rots: the code in the README and the docs, and what makes the pictures."""
 
+import pkgutil
 import re
 from contextlib import ExitStack
 from unittest.mock import patch
@@ -52,6 +53,25 @@ def test_links_lead_somewhere(page):
     assert all((page.parent / target).exists() for target in local)
 
 
+def is_there(name):
+    """Whether a dotted name is a module, or an attribute of one."""
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_names_of_the_package_are_there(page):
+    """Dotted names in the text; a name before a slash is a schema, and groups of entry points are none."""
+    for optional in ("torch", "onnx"):
+        pytest.importorskip(optional)
+    named = set(re.findall(r"`(partialfair(?:_paper)?(?:\.\w+)+)(?![\w/.])", page.read_text()))
+    entry_points = {"partialfair.commands", "partialfair.extensions"}
+    assert [name for name in sorted(named - entry_points) if not is_there(name)] == []
+
+
 def sections_of(page):
     """Anchors of a page's headings, as GitHub makes them: lower case, no punctuation, hyphens for spaces."""
     headings = re.findall(
@@ -94,5 +114,5 @@ def test_every_option_is_on_the_page():
 def test_the_images_can_be_drawn(tmp_path):
     fewer = "script.MAX_GAPS = (0.3,)"
     run_smaller("docs/make_images.py", fewer, call=f"script.main(script.Path({str(tmp_path)!r}))")
-    for name in ("frontier.png", "seam.png"):
+    for name in ("frontier.png", "score_space.png"):
         assert (tmp_path / name).stat().st_size > 10_000

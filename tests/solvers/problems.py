@@ -11,7 +11,7 @@ from partialfair.constraints.surrogates import Ramp
 from partialfair.data.groups import encode_groups
 from partialfair.optimization.models import FirstOrderModel, Parameters, linear_model
 from partialfair.optimization.objectives import Logistic
-from partialfair.optimization.problems import Box, Problem
+from partialfair.optimization.problems import Ball, Box, Problem
 
 cp = pytest.importorskip("cvxpy", reason="the reference solver, cvxpy, is not installed")
 WHOLE = Box()
@@ -67,6 +67,8 @@ def objective_of(task, v):
 
 def conditions_of(domain, v):
     """That a variable of cvxpy lies in the domain."""
+    if isinstance(domain, Ball):
+        return [cp.norm(v) <= domain.radius]
     low, high = domain.bounds(v.size)
     below, above = np.isfinite(low), np.isfinite(high)
     return [

@@ -14,12 +14,12 @@ from partialfair.data.groups import encode_groups
 from partialfair.exceptions import InputError
 from partialfair.optimization.models import linear_model
 from partialfair.optimization.objectives import Logistic
-from partialfair.optimization.problems import Box, Problem, certify
+from partialfair.optimization.problems import Ball, Box, Problem, certify
 from partialfair.optimization.solvers import IDCA, MultiStartSQP, Status
 from tests.sizes import examples
 from tests.solvers.problems import Exact, features, problem, solve_subproblem
 
-DOMAINS = [Box(), Box(-0.5, 0.5)]
+DOMAINS = [Box(), Ball(1.2), Box(-0.5, 0.5)]
 TOL = 1e-4
 seeds = st.integers(0, 10_000)
 
@@ -133,14 +133,27 @@ def test_huge_multipliers_do_not_hide_the_gradient():
     assert not found.holds(TOL)
 
 
-def test_a_point_outside_the_domain_is_infeasible():
+@pytest.mark.parametrize("share", [1.0, 1 - 1e-8])
+def test_at_a_sphere_it_weighs_its_normal_against_constraints(share):
+    """Without the normal, multipliers of the constraints would have to balance what the sphere does."""
+    task = problem(max_gap=0.03, domain=Ball(0.3))
+    x = share * stationary_point(task)
+    assert np.linalg.norm(x) == pytest.approx(share * 0.3, rel=1e-9)
+    certificate = certify(task, x, tol=TOL)
+    assert certificate.holds(TOL), str(certificate)
+    assert certificate.multipliers.max() > 0.01
+    assert not certify(problem(max_gap=0.03), x, tol=TOL).holds(0.01)
+
+
+@pytest.mark.parametrize("kind", [Ball, lambda size: Box(-size, size)])
+def test_a_point_outside_the_domain_is_infeasible(kind):
     task = problem()
     x = solve_subproblem(task.linearise(task.trivial_start, mu=0.3))[1]
-    half = np.abs(x).max() / 2
-    small = problem(domain=Box(-half, half))
+    small = problem(domain=kind(np.abs(x).max() / 2))
+    outside = np.linalg.norm(x - small.domain.project(x))
     for mu in (1.0, 100.0):
         found = certify(small, x, mu=mu)
-        assert found.feasibility >= half
+        assert found.feasibility >= outside > 0.1
         assert found.stationarity >= mu * found.feasibility  # ŵ lies in 𝒲, so it is at least as far
 
 

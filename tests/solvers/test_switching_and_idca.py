@@ -4,8 +4,18 @@ import numpy as np
 import pytest
 
 from partialfair.exceptions import InputError
-from partialfair.optimization.problems import Box
-from partialfair.optimization.solvers import IDCA, DirectSwitching, Status, Switching
+from partialfair.optimization.problems import Ball, Box
+from partialfair.optimization.solvers import (
+    IDCA,
+    SOLVERS,
+    SQP,
+    AugmentedLagrangian,
+    DirectSwitching,
+    MultiStartSQP,
+    Newton,
+    Status,
+    Switching,
+)
 from tests.solvers.problems import Exact, problem, solve_subproblem
 
 KINDS = ["statistical", "demographic", "both"]
@@ -94,11 +104,24 @@ def test_direct_switching_judges_iterates_at_one_tolerance(diminishing):
     assert result.objective < task.evaluate(task.trivial_start).objective - 0.01
 
 
-def test_iterates_stay_in_the_domain():
-    domain = Box(-0.4, 0.4)
-    task = problem(domain=domain)
-    result = IDCA(max_iter=10).solve(task, task.trivial_start)
+@pytest.mark.parametrize("solver", [IDCA(max_iter=10), DirectSwitching(max_iter=1000)])
+@pytest.mark.parametrize("domain", [Ball(0.15), Box(-0.1, 0.1)])
+def test_iterates_stay_in_the_domain(solver, domain):
+    task = problem("demographic", domain=domain)
+    result = solver.solve(task, task.trivial_start)
+    assert result.feasible
     assert result.x == pytest.approx(domain.project(result.x))
+    everywhere = problem("demographic")
+    free = solver.solve(everywhere, everywhere.trivial_start)
+    assert np.linalg.norm(free.x - domain.project(free.x)) > 0.04
+    assert free.objective < result.objective < task.evaluate(task.trivial_start).objective - 0.01
+
+
+@pytest.mark.parametrize("kind", [SQP, MultiStartSQP, AugmentedLagrangian, SOLVERS["idca"], Newton])
+def test_solvers_that_know_bounds_only_refuse_a_ball(kind):
+    task = problem("none" if kind is Newton else "statistical", domain=Ball(1.0))
+    with pytest.raises(InputError, match=r"bounds on coordinates \(Box\), not Ball\(radius=1.0\); IDCA with"):
+        kind(max_iter=1).solve(task, task.trivial_start)
 
 
 @pytest.mark.no_cover
@@ -166,7 +189,7 @@ def test_nonfinite_values_end_the_run():
         IDCA().solve(task, start)
 
 
-@pytest.mark.parametrize("domain", [Box(), Box(np.array([-1.0, -2.0]), np.array([0.5, 2.0]))])
+@pytest.mark.parametrize("domain", [Box(), Ball(1.0), Box(np.array([-1.0, -2.0]), np.array([0.5, 2.0]))])
 def test_stationarity_is_the_distance_from_the_normal_cone(domain):
     """At the minimiser of ½‖x − c‖² over the set the residual is 0; elsewhere it is not."""
     for centre in (np.array([3.0, -4.0]), np.array([0.1, 0.2])):
@@ -183,6 +206,7 @@ def test_stationarity_is_the_distance_from_the_normal_cone(domain):
         lambda: Switching(epsilon=0.0),
         lambda: DirectSwitching(epsilon=-1.0),
         lambda: DirectSwitching(diminishing=0.0),
+        lambda: Ball(0.0),
         lambda: Box(1.0, 0.0),
     ],
 )

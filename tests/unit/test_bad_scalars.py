@@ -18,6 +18,7 @@ from partialfair.constraints import (
 from partialfair.constraints.surrogates import Ramp, RoundedRamp, Sigmoid
 from partialfair.datasets import make_admissions
 from partialfair.optimization.objectives import AUC, Hinge, PartialAUC
+from partialfair.optimization.problems import Ball
 from partialfair.optimization.solvers import IDCA, SQP, MultiStartSQP
 from partialfair.plotting import plot_score_densities
 from partialfair.postprocessing import PartialParityAdjuster
@@ -160,6 +161,13 @@ TABLE = [
             "confidence": NUMBERS,
         },
     ),
+    (
+        lambda **bad: theory.idca_budget(
+            **{"lipschitz": 1.0, "mu": 1.0, "nu": 1.0, "epsilon": 0.1, "decrease": 1.0, **bad}
+        ),
+        {name: [*NUMBERS, 0, -1] for name in ("lipschitz", "mu", "nu", "epsilon", "decrease")},
+    ),
+    (Ball, {"radius": [*NUMBERS, 0, -1]}),
     (
         lambda **bad: PartialParityAdjuster(**{"max_gap": 0.1, **bad}).fit(SCORES, **GIVEN),
         {

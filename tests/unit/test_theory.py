@@ -3,7 +3,7 @@ import math
 import pytest
 
 from partialfair.exceptions import InputError
-from partialfair.theory import describe_bound, dkw_bound, uniform_deviation_bound
+from partialfair.theory import describe_bound, dkw_bound, idca_budget, uniform_deviation_bound
 
 
 def test_dkw_by_hand():
@@ -54,6 +54,48 @@ def test_bounds_shrink_with_data_and_grow_with_confidence():
 def test_describe_bound_says_vacuous_only_when_it_is():
     assert describe_bound(0.25) == "0.25"
     assert describe_bound(1.0).startswith("1 (vacuous")
+
+
+def test_idca_budget_by_hand():
+    # M = 1, μ = 1, ν = .4: c = min(1, 1/4, .4/8) = .05. ε = .1: K = ⌈2·.7/(.05·.01)⌉ = 2800, ε_k = .05·.01/8
+    # = 6.25e-5, T_k = ⌈4/6.25e-5 · ln(1 + 4/6.25e-5)⌉ = ⌈64000 · ln 64001⌉ = ⌈64000 · 11.066654⌉ = 708266
+    budget = idca_budget(lipschitz=1.0, mu=1.0, nu=0.4, epsilon=0.1, decrease=0.7)
+    assert budget.n_outer == 2800
+    assert budget.epsilon == pytest.approx(6.25e-5)
+    assert budget.n_inner == pytest.approx(708_266, abs=1)
+    assert budget.n_steps == budget.n_outer * budget.n_inner
+
+
+@pytest.mark.parametrize(
+    ("lipschitz", "mu", "nu"),
+    [(0.3, 0.5, 2.0), (0.6, 0.5, 2.0), (5.0, 0.01, 0.02)],
+    ids=["1", "1/(4M²)", "μν/(8M⁴)"],  # which of the three is the least
+)
+def test_idca_budget_by_formula(lipschitz, mu, nu):
+    """K and ε_k of Theorem 6.5; T_k with 4M² and the distance at most 2M/μ."""
+    epsilon, decrease = 0.2, 0.69
+    most = max(1, 4 * lipschitz**2, 8 * lipschitz**4 / (mu * nu))
+    least = min(1, 1 / (4 * lipschitz**2), mu * nu / (8 * lipschitz**4))
+    budget = idca_budget(lipschitz=lipschitz, mu=mu, nu=nu, epsilon=epsilon, decrease=decrease)
+    assert budget.n_outer == math.ceil(2 * most * decrease / (mu * epsilon**2))
+    assert budget.epsilon == pytest.approx(mu / 8 * least * epsilon**2)
+    distance = 2 * lipschitz / mu
+    steps = 4 * lipschitz**2 / (budget.epsilon * mu) * math.log(1 + mu * distance**2 / budget.epsilon)
+    assert budget.n_inner == pytest.approx(steps, abs=1, rel=1e-12)
+
+
+def test_idca_budget_needs_slater():
+    with pytest.raises(InputError, match="Slater"):
+        idca_budget(lipschitz=1.0, mu=1.0, nu=0.0, epsilon=0.1, decrease=0.7)
+    with pytest.raises(InputError, match="mu must be positive"):
+        idca_budget(lipschitz=1.0, mu=0.0, nu=0.1, epsilon=0.1, decrease=0.7)
+
+
+@pytest.mark.parametrize("beyond", [{"lipschitz": 1e100}, {"epsilon": 1e-200}, {"mu": 1e-150}])
+def test_idca_budget_beyond_floats(beyond):
+    given = {"lipschitz": 1.0, "mu": 1.0, "nu": 0.4, "epsilon": 0.1, "decrease": 0.7, **beyond}
+    with pytest.raises(InputError, match="too large"):
+        idca_budget(**given)
 
 
 @pytest.mark.parametrize("call", [lambda: dkw_bound(0), lambda: dkw_bound(10, 1.0), lambda: dkw_bound(10, 0)])

@@ -44,7 +44,7 @@ def state_constraint(run: Run) -> Constraint:
 
 
 def full_parity(run: Run) -> Constraint:
-    """Return parity of all ranks; the run's interval is where it is judged, and sets the spacing."""
+    """Return parity of all ranks; the run's interval is where it is evaluated, and sets the spacing."""
     assert run.interval is not None
     assert run.n_points is not None
     assert run.tolerance is not None

@@ -79,7 +79,7 @@ def frontier(
 ) -> list[Point]:
     """Return the means over splits of each tolerance, from loose to strict.
 
-    Fairness is that on the question's interval, or on another where models are judged elsewhere.
+    Fairness is that on the question's interval, or on another where models are evaluated elsewhere.
     """
     by_tolerance: dict[float | None, list[Outcome]] = {}
     for (_, tolerance), (_, outcome) in choose_runs(store, question, method, tolerances).items():

@@ -1,6 +1,6 @@
 """Trains by methods of others: fairlearn's reductions, a model without proxies, and quantile matching.
 
-None of them knows of intervals: they are for the whole range, and are judged on a band of it.
+None of them knows of intervals: they are for the whole range, and are evaluated on an interval of it.
 """
 
 from __future__ import annotations

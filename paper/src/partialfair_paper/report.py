@@ -17,7 +17,7 @@ from partialfair_paper.store import Store
 from partialfair_paper.target import Scope, Target
 from partialfair_paper.targets import TARGETS
 
-_TITLE = "Reproducing the paper"
+_TITLE = "Reproducing the paper: results"
 _REMARKS = (
     "Fairness is 1 − gap on test rows. The gap is on the absolute scale, as in the paper's tables: its "
     "definition divides by the width of the interval, its numbers do not.",
@@ -47,7 +47,7 @@ _REMARKS_ON_TABLES = (
 _REMARKS_ON = {
     "bank": "bank is compared by changes against the unconstrained model: the paper's encoding of it is not "
     "known, and with ours that model is less accurate by 0.002. By so much accuracies of ours are raised in "
-    "tables beside the paper's, but for that of the unconstrained model itself.",
+    "tables next to the paper's, but for that of the unconstrained model itself.",
     "acs_income": "ACS here has 92% of the paper's rows, and the two unconstrained models already differ by "
     "0.016 in accuracy: what is compared there is not the same model. Our intra-group models are less fair "
     "than the unconstrained one and no more accurate, so that it is what their rows in Table 2 show.",

@@ -16,7 +16,7 @@ _LARGEST_WHOLE = 1 << 53
 
 @dataclass(frozen=True)
 class Run:
-    """A model to be fitted and judged.
+    """A model to be fitted and evaluated.
 
     Attributes
     ----------

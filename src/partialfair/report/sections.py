@@ -200,7 +200,8 @@ def fits_section(
     return Section(
         "Fits and KKT certificates",
         text=f"A KKT certificate holds if its four residuals are at most tol = {tol:g}: then the model is "
-        "nearly a KKT point of the training problem. The training gap is that of the exact metric.",
+        "nearly a KKT point of the training problem, which says nothing about other data. The training gap "
+        "is that of the exact metric.",
         columns=(
             "model",
             "status",

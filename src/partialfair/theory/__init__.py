@@ -1,5 +1,6 @@
 """Evaluates bounds and sample sizes; each docstring opens with the formula that the function evaluates."""
 
+from partialfair.theory.budget import IdcaBudget, idca_budget
 from partialfair.theory.deviations import (
     describe_bound,
     dkw_bound,
@@ -24,12 +25,14 @@ __all__ = [
     "GapBound",
     "GroupContribution",
     "HasLevel",
+    "IdcaBudget",
     "NearThresholds",
     "ObjectiveBound",
     "describe_bound",
     "describe_generalization",
     "dkw_bound",
     "gap_bound",
+    "idca_budget",
     "members_needed",
     "near_thresholds",
     "objective_bound",

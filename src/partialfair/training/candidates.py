@@ -191,7 +191,7 @@ class Pool:
         """Whether every exact gap depends on ranks alone, so that scale and intercept are free."""
         records = [record_of(one.constraint) for one in self.training.constraints]
         # A box may hold the model, but not its multiples; thresholds and differences of scores have a scale.
-        return self.problem.domain.is_unbounded and all(
+        return self.problem.box.is_unbounded and all(
             record is not None and not record.bounded.needs_threshold and not record.bounded.in_scores
             for record in records
         )

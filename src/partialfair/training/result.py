@@ -293,7 +293,7 @@ class FitResult:
             f"{self.status} after {last.step} steps, {last.passes:,} passes over data, {last.seconds:.2f} s",
             f"objective {self.objective:.6g}"
             + (
-                f"; with the KKT certificate {self.kkt.objective:.6g}, exact gap {self.kkt.gap:.4g}"
+                f"; of the KKT point {self.kkt.objective:.6g}, exact gap {self.kkt.gap:.4g}"
                 if self.search
                 else f", surrogate constraints violated by {self.max_violation:.1e}"
             ),

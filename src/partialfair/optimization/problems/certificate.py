@@ -220,22 +220,28 @@ class _WitnessSearch:
         ``M/2 ‖p‖²``, under those of the constraints, all made elastic. Then M and the interplay of kinks are
         corrected.
         """
-        bounds, shares = self.at.problem.domain.room(self.at.x), kinks.shares[:, self.active]
+        domain = self.at.problem.domain
+        bounds, normals = domain.room(self.at.x), domain.normals(self.at.x)
+        rows, values, shares = self.rows, weight * self.slack, kinks.shares[:, self.active]
+        if len(normals):  # they are like constraints without slack and without kinks
+            rows, values = np.vstack([rows, normals]), np.append(values, np.zeros(len(normals)))
+            shares = np.hstack([shares, np.zeros((len(shares), len(normals)))])
         best, total = (np.zeros(self.at.problem.m), np.inf), 1.0
         interplay = Interplay.none(kinks.gaps.size, self.at.x.size)
         for _ in range(_CORRECTIONS):
             step = ElasticModel(
                 _Multiple(self.mu * total),
                 self.gradient + interplay.slope,
-                self.rows,
+                rows,
                 replace(kinks.with_interplay(interplay), shares=shares),
                 _LARGEST_MULTIPLIER,
                 bounds,
                 WITNESS_GAP,
-            ).step(weight * self.slack)
-            guess, total = total, 1 + float(step.multipliers.sum())
+            ).step(values)
+            multipliers = step.multipliers[: self.active.size]  # the rest are those of normals
+            guess, total = total, 1 + float(multipliers.sum())
             every = np.zeros(self.at.problem.m)
-            every[self.active] = step.multipliers
+            every[self.active] = multipliers
             expected = self._distance(every, step.kink_multipliers, kinks, interplay)
             interplay = self.at.interplay(kinks, every, step.kink_multipliers)
             proven = self._distance(every, step.kink_multipliers, kinks, interplay)

@@ -14,9 +14,10 @@ import numpy as np
 
 from partialfair.constraints import ConstraintBlock
 from partialfair.constraints.dc import JoinedBank, Slopes
+from partialfair.exceptions import InputError
 from partialfair.optimization.models.blocks import ArrowMatrix
 from partialfair.optimization.objectives import Difference, Loss, Objective
-from partialfair.optimization.problems.domains import EVERYWHERE, Box
+from partialfair.optimization.problems.domains import EVERYWHERE, Box, Domain
 from partialfair.optimization.problems.local import Interplay, Kinks, Local, find_kinks
 from partialfair.optimization.problems.ranks import Cells
 from partialfair.optimization.problems.reductions import (
@@ -110,7 +111,7 @@ class Problem:
     loss: Loss | Difference
     constraints: ConstraintBlock
     alpha: Floats | float = 0.0
-    domain: Box = EVERYWHERE
+    domain: Domain = EVERYWHERE
     mean_target: float = 0.0
     n_passes: int = field(default=0, init=False)
     share: float = field(default=1.0, init=False)
@@ -132,7 +133,7 @@ class Problem:
         objective: Objective,
         constraints: ConstraintBlock,
         alpha: Floats | float = 0.0,
-        domain: Box = EVERYWHERE,
+        domain: Domain = EVERYWHERE,
         *,
         n_shards: int | None = None,
         cells: Cells | None = None,
@@ -160,7 +161,7 @@ class Problem:
         objective: Objective,
         constraints: ConstraintBlock,
         alpha: Floats | float = 0.0,
-        domain: Box = EVERYWHERE,
+        domain: Domain = EVERYWHERE,
     ) -> Problem:
         """State a problem about rows that lie anywhere; of the objective only the loss and mean are used."""
         # Where formulas compare rows with each other, the data must give all of them at once.
@@ -173,6 +174,16 @@ class Problem:
             domain,
             objective.mean_target,
         )
+
+    @property
+    def box(self) -> Box:
+        """𝒲, for solvers that know bounds on coordinates only; another domain is refused."""
+        if not isinstance(self.domain, Box):
+            raise InputError(
+                f"this solver needs a domain of bounds on coordinates (Box), not {self.domain}; IDCA with "
+                "Switching inside and DirectSwitching take any"
+            )
+        return self.domain
 
     @property
     def m(self) -> int:

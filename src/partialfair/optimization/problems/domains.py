@@ -1,17 +1,37 @@
-"""The set 𝒲 of parameters: all of ℝⁿ or a box, with its projection and normal cone."""
+"""The set 𝒲 of parameters: all of ℝⁿ, a box or a ball, with its projection and normal cone."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
 from partialfair.exceptions import InputError
+from partialfair.utils.checks import check_number
 from partialfair.utils.typing import Floats
 
 _ON_BORDER = 1e-9
 """Points so near to the border, relative to their size, lie on it: there a gradient may point outwards."""
+_NEAR_BORDER = 1e-6
+"""Normals of points so near are offered to KKT certificates: what they prove is counted from x itself."""
+
+
+class Domain(Protocol):
+    """A closed convex set, whose normal cones are those of bounds on coordinates and of other `normals`."""
+
+    def project(self, x: Floats) -> Floats:
+        """Return the nearest point of the set."""
+
+    def stationarity(self, x: Floats, gradient: Floats) -> float:
+        """Return ``min ‖gradient + n‖`` over the normal cone at x."""
+
+    def room(self, x: Floats) -> Box:
+        """Return what bounds on coordinates leave to a step from x."""
+
+    def normals(self, x: Floats) -> Floats:
+        """Return generators of the normal cone at x that no bound on a coordinate has: (q, n)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,9 +70,46 @@ class Box:
         low, high = self.bounds(x.size)
         return Box(np.minimum(low - x, 0.0), np.maximum(high - x, 0.0))
 
+    def normals(self, x: Floats) -> Floats:
+        """Return none: the faces are bounds."""
+        return np.empty((0, x.size))
+
     def bounds(self, n: int) -> tuple[Floats, Floats]:
         """Return lower and upper bounds of n coordinates."""
         return np.broadcast_to(self.low, n).astype(float), np.broadcast_to(self.high, n).astype(float)
 
 
 EVERYWHERE = Box()
+
+
+@dataclass(frozen=True)
+class Ball:
+    """``‖x‖ ≤ radius``; on the sphere the normal cone is {t x, t ≥ 0}."""
+
+    radius: float
+
+    def __post_init__(self) -> None:
+        check_number(self.radius, "the radius of a ball", above=0.0)
+
+    def project(self, x: Floats) -> Floats:
+        """Shrink x onto the sphere if it lies outside."""
+        norm = float(np.linalg.norm(x))  # exact: points inside stay bitwise the same
+        return x if norm <= self.radius else x * (self.radius / norm)
+
+    def stationarity(self, x: Floats, gradient: Floats) -> float:
+        """Return ``min ‖gradient + n‖`` over the normal cone at x."""
+        norm = float(np.linalg.norm(x))
+        if norm < self.radius * (1 - _ON_BORDER):
+            return float(np.linalg.norm(gradient))
+        # The best normal t x: what −gradient has of it, if that points outwards.
+        outwards = x / norm
+        return float(np.linalg.norm(gradient + max(0.0, -float(gradient @ outwards)) * outwards))
+
+    def room(self, x: Floats) -> Box:
+        """Return no bounds: the sphere is none on a coordinate."""
+        return EVERYWHERE.room(x)
+
+    def normals(self, x: Floats) -> Floats:
+        """Return the direction of x if it lies on the sphere, or nearly."""
+        norm = float(np.linalg.norm(x))
+        return np.empty((0, x.size)) if norm < self.radius * (1 - _NEAR_BORDER) else x[None] / norm

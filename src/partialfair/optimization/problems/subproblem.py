@@ -17,7 +17,7 @@ import numpy as np
 from partialfair.constraints.dc.algebra import dense_rows
 from partialfair.optimization.models.blocks import ArrowMatrix
 from partialfair.optimization.objectives import Difference
-from partialfair.optimization.problems.domains import Box
+from partialfair.optimization.problems.domains import Domain
 from partialfair.optimization.problems.local import Kinks, Local
 from partialfair.optimization.problems.reductions import GradientOf, LossParts, TangentRise, Values
 from partialfair.optimization.problems.rows import Capability
@@ -117,7 +117,7 @@ class Subproblem:
         return self.here.x
 
     @property
-    def domain(self) -> Box:
+    def domain(self) -> Domain:
         """𝒲."""
         return self.problem.domain
 

@@ -82,8 +82,8 @@ class AugmentedLagrangian(Solver):
 
     def iterate(self, run: Run, x: Floats) -> Status:
         """Run until the KKT residual is small."""
-        problem, run.tolerance = run.problem, self.tol
-        bounds = np.stack(problem.domain.bounds(problem.n), axis=1)
+        problem, box, run.tolerance = run.problem, run.problem.box, self.tol
+        bounds = np.stack(box.bounds(problem.n), axis=1)
         options = {"maxiter": self.inner_steps, "maxcor": SETTINGS.n_pairs, "gtol": 0.1 * self.tol}
         options |= {"ftol": 0.0}  # only the gradient says where to stop
         run.record(0, x)
@@ -95,7 +95,7 @@ class AugmentedLagrangian(Solver):
             )
             # A failed line search returns its start.
             moved = not np.array_equal(minimum.x, x)
-            x = np.asarray(minimum.x) if moved else _downhill(augmented, x, problem.domain)
+            x = np.asarray(minimum.x) if moved else _downhill(augmented, x, box)
             point = problem.at(x)
             run.record(k + 1, x, PointValues(point.objective, point.constraints))
             # λ ← max(0, λ + ρ f): with these the Lagrangian's gradient is that of the augmented one.
@@ -133,7 +133,7 @@ class _Augmented:
         return np.maximum(self.multipliers + self.weight * point.constraints, 0.0)
 
 
-def _downhill(augmented: _Augmented, x: Floats, domain: Box) -> Floats:
+def _downhill(augmented: _Augmented, x: Floats, box: Box) -> Floats:
     """Return the first point along minus the gradient at which the function is lower, or x if there is none.
 
     L-BFGS begins with a step of length 1; where the penalty is steep its line search gives up on it.
@@ -142,7 +142,7 @@ def _downhill(augmented: _Augmented, x: Floats, domain: Box) -> Floats:
     value, gradient = augmented(x)
     step = gradient / max(float(np.linalg.norm(gradient)), 1.0)
     for halvings in range(SETTINGS.halvings):
-        trial = domain.project(x - 0.5**halvings * step)
+        trial = box.project(x - 0.5**halvings * step)
         if augmented(trial)[0] < value:
             return trial
     return x

@@ -47,12 +47,12 @@ class ExplorationSettings:
     no_fall
         A fall of the violations by no more, relative to them, is none.
     certified_every
-        Steps on kinks after which the certificate is computed, which knows more kinks than a step: it may
+        Steps on kinks after which the KKT certificate is computed, which knows more kinks than a step: it may
         hold long before the residual of a step says so, and costs less than one.
     no_step
         A step that moves x by no more, relative to 1 + ‖x‖, is none.
     mu
-        Shift of the last resort, IDCA: its steps are longer than with that of the certificate, and still
+        Shift of the last resort, IDCA: its steps are longer than with that of the KKT certificate, and still
         safe.
     """
 
@@ -78,7 +78,7 @@ SETTINGS = ExplorationSettings()
 
 @dataclass(frozen=True)
 class MultiStartSQP(Solver):
-    """Critical points differ: set out from several starts, and follow the best until its certificate holds.
+    """Critical points differ: set out from several starts; follow the best until its KKT certificate holds.
 
     A few steps of `SQP` are taken from each start. Then the paths are followed in turn, the most promising
     first and ever longer, until one is stationary: some creep while others arrive. If none can be, steps of
@@ -90,7 +90,7 @@ class MultiStartSQP(Solver):
     max_iter
         Steps, of all phases together; four times as many where they do without Hessians.
     tol
-        ε of the certificate.
+        ε of the KKT certificate.
     n_starts
         How many starts: the one given, the best model that gives all rows one score, and random ones.
     seed
@@ -262,9 +262,9 @@ class _Exploration:
     def path(self, start: Floats, like: Descent | None = None) -> _Path:
         """Set out from a start, with nothing known or with what steps on a problem like this one know."""
         problem = self.problem
-        at = problem.at(problem.domain.project(start))
+        at = problem.at(problem.box.project(start))
         self._count(at)
-        # The certificate is computed anew at the end, with other multipliers: leave it some room.
+        # The KKT certificate is computed anew at the end, with other multipliers: leave it some room.
         tol = 0.5 * self.tol
         if like is not None:
             descent = like.on(problem.at, tol)
@@ -277,7 +277,7 @@ class _Exploration:
             problem.at,
             np.zeros(problem.m),
             tol,
-            problem.domain,
+            problem.box,
             remembered=RememberedHessian(memory, self.renewed_after if self.small else None),
             has_kinks=problem.has_kinks,
             factors=not self.wide,
@@ -310,7 +310,7 @@ class _Exploration:
             path.stuck |= path.violations() > max(self.tol, (1 - SETTINGS.no_fall) * before)
 
     def descend(self) -> Status:
-        """Take IDCA steps from the best point until the certificate holds or they no longer move."""
+        """Take IDCA steps from the best point until the KKT certificate holds or they no longer move."""
         if self.run.best is None:
             return Status.NONFINITE
         if self.wide:  # subproblems need Hessians

@@ -137,7 +137,7 @@ class Newton(Solver):
         def at(scaled: Floats) -> ProblemPoint:
             # Value, gradient and curvature at one point share its scores: the last point is remembered.
             nonlocal last
-            x = problem.domain.project(units * scaled)  # rounding may leave a box
+            x = problem.box.project(units * scaled)  # rounding may leave a box
             if not np.array_equal(last.x, x):
                 last = problem.at(x)
             return last
@@ -152,17 +152,17 @@ class Newton(Solver):
                 raise StopIteration
 
         def has_arrived(ended: OptimizeResult) -> bool:
-            x = problem.domain.project(units * ended.x)
-            return problem.domain.stationarity(x, ended.jac / units) <= self.tol
+            x = problem.box.project(units * ended.x)
+            return problem.box.stationarity(x, ended.jac / units) <= self.tol
 
-        bounded = not problem.domain.is_unbounded
+        bounded = not problem.box.is_unbounded
         # Far from the minimum steps by gradients alone cost least; with bounds they must lead all the way.
         ended = minimize(
             lambda scaled: at(scaled).objective,
             start / units,
             jac=gradient,
             method="L-BFGS-B",
-            bounds=np.stack(problem.domain.bounds(problem.n), axis=1) / units[:, None],
+            bounds=np.stack(problem.box.bounds(problem.n), axis=1) / units[:, None],
             callback=record,
             options={"gtol": 0.0, "maxcor": SETTINGS.n_pairs, "maxiter": self.max_iter}
             | ({"ftol": 0.0} if bounded else {}),
@@ -184,14 +184,14 @@ class Newton(Solver):
 
 def _stationarity(at: ProblemPoint) -> float:
     """Return ``min ‖∇f_0 + n‖`` over the normal cone of the domain."""
-    return at.problem.domain.stationarity(at.x, at.objective_gradient())
+    return at.problem.box.stationarity(at.x, at.objective_gradient())
 
 
 def _newton_step(at: ProblemPoint, ridge: float) -> tuple[Floats, float]:
     """Return the Newton step within the domain, and the ridge that a singular Hessian needed."""
     problem, concave_part, held = at.problem, 1.0, 0.0
     convex, concave = at.objective_hessians()
-    no_rows, bounds = np.empty((0, problem.n)), problem.domain.room(at.x)
+    no_rows, bounds = np.empty((0, problem.n)), problem.box.room(at.x)
     while True:
         check_clock()
         try:
@@ -219,7 +219,7 @@ def _downhill(at: ProblemPoint, step: Floats) -> ProblemPoint | None:
     slack = SETTINGS.rounding * (1 + abs(at.objective))
     for halvings in range(SETTINGS.halvings):
         length = 0.5**halvings
-        trial = at.problem.at(at.problem.domain.project(at.x + length * step))  # rounding may leave a box
+        trial = at.problem.at(at.problem.box.project(at.x + length * step))  # rounding may leave a box
         if trial.objective <= at.objective + SETTINGS.enough * length * slope + slack:
             return trial
     return None

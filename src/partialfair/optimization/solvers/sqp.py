@@ -47,7 +47,7 @@ class SQP(Solver):
         """Run until the KKT residual is small or no step helps."""
         problem, run.tolerance = run.problem, self.tol
         run.record(0, x)
-        descent = Descent(problem.at, np.zeros(problem.m), self.tol, problem.domain)
+        descent = Descent(problem.at, np.zeros(problem.m), self.tol, problem.box)
         at: Point = problem.at(x)
         for k in range(self.max_iter):
             following = descent.advance(at)
@@ -86,7 +86,7 @@ class NewtonSteps:
         """Return a point whose residual is small, or the last that was reached."""
         at: Point = subproblem.at(start)
         # Each subproblem begins anew: its tangents, and so its multipliers and kinks, are others.
-        descent = Descent(subproblem.at, np.zeros(subproblem.problem.m), self.epsilon, subproblem.domain)
+        descent = Descent(subproblem.at, np.zeros(subproblem.problem.m), self.epsilon, subproblem.problem.box)
         for _ in range(self.n_steps):
             following = descent.advance(at)
             if following is None:

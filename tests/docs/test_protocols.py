@@ -1,4 +1,4 @@
-"""What CONTRIBUTING says of the seam is what the code says."""
+"""What CONTRIBUTING says of protocols and files is what the code says."""
 
 import importlib
 import inspect
@@ -18,7 +18,7 @@ PACKAGES = ("constraints", "optimization")
 MOST_MEMBERS = 6
 
 
-def modules_of_the_seam():
+def modules_of_score_space():
     for name in PACKAGES:
         package = importlib.import_module(f"partialfair.{name}")
         yield package
@@ -27,10 +27,10 @@ def modules_of_the_seam():
 
 
 def protocols():
-    """Every protocol of the seam, where it is defined; private names too."""
+    """Every protocol of score space, where it is defined; private names too."""
     return {
         candidate.__name__: candidate
-        for module in modules_of_the_seam()
+        for module in modules_of_score_space()
         for candidate in vars(module).values()
         if inspect.isclass(candidate)
         and getattr(candidate, "_is_protocol", False)
@@ -67,6 +67,29 @@ def test_kinks_are_no_member_of_banks():
 def test_the_table_of_protocols_is_that_of_the_code():
     told = {name: members_of(protocol) for name, protocol in {**protocols(), "Solver": Solver}.items()}
     assert table_of_protocols() == told
+
+
+SOURCE = Path(partialfair.__file__).parent
+GUIDE = CONTRIBUTING[CONTRIBUTING.index("### Two calls, step by step") : CONTRIBUTING.index("## Score space")]
+
+
+def test_the_guide_names_files_that_exist():
+    """Files and folders, each under a path of its own."""
+    named = set(re.findall(r"`(\w+(?:/\w+)*(?:\.\w+)?)`", GUIDE))
+    paths = {name for name in named if "/" in name or name.endswith(".py")}
+    assert len(paths) > 40
+    beside = {"sqp.py", "descent.py", "base.py"}  # of a file named in the same sentence
+    missing = {name for name in paths - beside if not (SOURCE / name).exists()}
+    assert missing <= {"page.html", "page.js", "charts.js", "changes.js"}
+
+
+@pytest.mark.parametrize(
+    ("path", "names"), re.findall(r"`([\w/]+\.py)`(?:,| \() ?((?:`\w+`(?:, | and )?)+)", GUIDE)
+)
+def test_the_guide_names_functions_that_are_there(path, names):
+    source = (SOURCE / path).read_text()
+    for name in re.findall(r"`(\w+)`", names):
+        assert re.search(rf"(?m)^ *(?:def|class) {name}\b", source), f"{path} has no {name}"
 
 
 def test_the_drawing_of_the_layers_is_that_of_the_import_contract():

@@ -1,4 +1,4 @@
-"""What a stranger tried at the edges of the seam."""
+"""Back ends at the edges of what the protocols allow."""
 
 import warnings
 from dataclasses import dataclass
