@@ -50,7 +50,7 @@ def test_from_a_table_to_scores(run, table, tmp_path, model):
     asked = ("--target", "hired", "--group", "sex", *BAND, "--max-gap", 0.4, "--model", model)
     outcome = run("train", "table.csv", *asked, "--out", "out")
     assert outcome.code == 0, outcome.err
-    assert "promise kept" in outcome.out
+    assert "Constraint satisfied" in outcome.out
     assert "from 3 columns; " in outcome.out
     assert "calibration by group, held out rows" in " ".join(outcome.out.split())
     record = json.loads((tmp_path / "out" / "train.json").read_text())

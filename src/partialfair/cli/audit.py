@@ -15,13 +15,18 @@ from partialfair.cli.evaluation import Gate, ScoreEvaluation, evaluate
 from partialfair.cli.intervals import AUTO, by_label, interval_record
 from partialfair.cli.output import Content, as_options, csv_text, note_line, step
 from partialfair.cli.pictures import draw_densities, draw_rank_curves, shared_interval
-from partialfair.cli.report_text import groups_table, parity_sentence, print_metrics, report_record
+from partialfair.cli.report_text import (
+    groups_table,
+    parity_sentence,
+    print_metrics,
+    print_omitted,
+    report_record,
+)
 from partialfair.cli.settings import ScoreSettings
 from partialfair.data.groups import group_name
 from partialfair.data.intervals import as_interval_set
 from partialfair.exceptions import InputError
 from partialfair.metrics import FairnessReport, IntervalChoice, UnfairnessMap, choose_interval
-from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.map import groups_map
 from partialfair.plotting import plot_unfairness_map
 from partialfair.report.pages import audit_page
@@ -194,8 +199,7 @@ class Audit:
         print_metrics(report, "statistical_parity" if self.gate is None else self.gate.metric, out)
         out.print()
         out.print(groups_table(report))
-        for name, reason in report.omitted.items():
-            out.print(f"left out: {METRICS[name].title} {reason}", style="dim")
+        print_omitted(report, out)
         for note in self.notes:
             out.print(note_line(note))
 

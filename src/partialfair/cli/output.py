@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -62,11 +62,36 @@ class _Console(Console):
             yield segment if segment.control else Segment(visible(segment.text, lines=True), segment.style)
 
 
-class PlainTable(Table):
-    """A table without lines, whose cells are made visible before their widths are measured."""
+_WIDEST = 1000
+"""Characters of a line on which every table finds room."""
 
-    def __init__(self) -> None:
+
+class PlainTable(Table):
+    """A table without lines, whose cells are made visible before their widths are measured.
+
+    Where it is wider than the terminal, columns with optional titles are left out, the last title first.
+    """
+
+    def __init__(self, optional: Sequence[str] = ()) -> None:
         super().__init__(box=None, pad_edge=False, header_style="bold")
+        self.optional = optional
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Render the columns for which there is room."""
+        self.fit(console, options)
+        yield from super().__rich_console__(console, options)
+
+    def fit(self, console: Console, options: ConsoleOptions | None = None) -> list[str]:
+        """Leave out optional columns until there is room for all; return the titles of those that stay."""
+        options = options or console.options
+        for title in reversed(self.optional):
+            if self.__rich_measure__(console, options.update(width=_WIDEST)).maximum <= options.max_width:
+                break
+            self.columns = [column for column in self.columns if column.header != title]
+        # Rich looks cells up by the place of their column.
+        for place, column in enumerate(self.columns):
+            column._index = place
+        return [str(column.header) for column in self.columns]
 
     def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
         """Add a row."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -16,10 +17,11 @@ from partialfair.cli.prepare import Prepared, prepare
 from partialfair.cli.settings import SCORINGS, PathSettings
 from partialfair.cli.train_report import HELD_OUT_FILE, MODEL, OUT_OF_FOLD_FILE
 from partialfair.cli.training import Notes, build_estimator, chosen_alpha_note, fit_path
+from partialfair.cli.verdict import Side, difference_record, print_before_after, quality_text
 from partialfair.data.groups import group_name
 from partialfair.estimators.path import FairnessPath, PathPoint
 from partialfair.exceptions import InputError
-from partialfair.metrics import ReportRow
+from partialfair.metrics import GapDifference, ReportRow
 from partialfair.metrics.catalogue import METRICS
 from partialfair.persistence import model_bytes
 from partialfair.report.pages import path_names, path_page
@@ -46,6 +48,11 @@ class Frontier:
         The best of those whose gap is small enough; None if that was not requested, or if there is none.
     refusal
         Why there is none, though it was requested.
+    after
+        The model that the one without a constraint is compared with: the one that was chosen, else the
+        strictest that satisfies its limit in training.
+    difference
+        Of its gap and that without a constraint, on the rows that models are evaluated on.
     notes
         What may surprise.
     """
@@ -56,6 +63,8 @@ class Frontier:
     lines: pd.DataFrame
     chosen: PathPoint | None
     refusal: str | None
+    after: PathPoint
+    difference: GapDifference
     notes: Notes
 
     @property
@@ -100,6 +109,8 @@ class Frontier:
             **self.prepared.record(self.interval, self.excluded),
             "models": models,
             "refusal": self.refusal,
+            "compared_with_the_first": self.models.points.index(self.after),
+            "difference_from_unconstrained": difference_record(self.difference),
             "notes": [*self.notes.general, *self.notes.fits],
         }
 
@@ -142,7 +153,8 @@ class Frontier:
         settings = self.settings
         # One penalty for all models needs no column.
         several = self.lines["alpha"].nunique() > 1
-        table = PlainTable()
+        # Narrow terminals do without the last of these.
+        table = PlainTable(optional=("seconds",))
         table.add_column("")
         for title in (
             "max gap",
@@ -154,7 +166,7 @@ class Frontier:
         table.add_column(interval_title(settings.confidence))
         table.add_column(SCORINGS[settings.scoring], justify="right")
         table.add_column("seconds", justify="right")
-        table.add_column("promise")
+        table.add_column("constraint")
         for point in self.models.points:
             table.add_row(
                 "→" if point is self.chosen else "",
@@ -182,9 +194,14 @@ class Frontier:
         out.print(Text.assemble((str(self.prepared.path), "bold"), f": {self.headline}\n"))
         if chosen is not None:
             out.print(
-                f"chosen (→): the best whose gap is, with {100 * settings.confidence:g} % confidence, at "
-                f"most {settings.best:g} on new people: {chosen.allowed}, alpha {chosen.alpha:g}\n"
+                f"Validated (→): of the models whose gap in the population is, with "
+                f"{100 * settings.confidence:g}% confidence, at most {settings.best:g}, the best is "
+                f"{chosen.allowed}, alpha {chosen.alpha:g}\n"
             )
+        elif self.refusal is not None:
+            out.print(Text(f"Not validated: {self.refusal}\n", style="red"))
+        self.print_before_after(out)
+        out.print("What fairness costs, model by model:")
         out.print(self.table())
         if settings.verbose:
             for point in self.models.points:
@@ -192,17 +209,39 @@ class Frontier:
         for note in [*self.notes.general, *(self.notes.fits if settings.verbose else ())]:
             out.print(note_line(note))
 
+    @property
+    def sides(self) -> tuple[PathPoint, PathPoint]:
+        """The model without a constraint, and the one it is compared with."""
+        return self.models.points[0], self.after
+
+    def print_before_after(self, out: Console) -> None:
+        """Print how good the two models that are compared are, their gaps, and by how much these differ."""
+        settings = self.settings
+        sides = tuple(
+            Side(
+                f"{when}, {point.allowed}",
+                quality_text(point.score, SCORINGS[settings.scoring]),
+                self.models.report(point, settings.confidence),
+            )
+            for when, point in zip(("Before", "After"), self.sides, strict=True)
+        )
+        rows = f"{self.models.evaluated_on.replace(' ', '-')} rows"
+        print_before_after(out, sides, settings.metric, rows, self.difference)
+
 
 def _promise(point: PathPoint) -> str:
     """Say whether the constraint is satisfied in training; how a fit ended where it had none to satisfy."""
     satisfied = point.model.result_.satisfied
     if satisfied is None:
         return "" if point.unconstrained else str(point.model.result_.status).replace("_", " ")
-    return "kept" if satisfied else "NOT kept"
+    return "satisfied" if satisfied else "NOT satisfied"
 
 
-def trace(settings: PathSettings) -> Frontier:
-    """Read, split and encode; fit a model for every gap and penalty; choose."""
+def trace(settings: PathSettings, *, shown: float | None = None) -> Frontier:
+    """Read, split and encode; fit a model for every gap and penalty; choose.
+
+    The model with the limit ``shown``, if given, is the one that the unconstrained model is compared with.
+    """
     # Stated before the table is read, so that what no constraint allows raises at once.
     estimator = build_estimator(settings)
     prepared = prepare(settings, estimator)
@@ -232,4 +271,17 @@ def trace(settings: PathSettings) -> Frontier:
                 chosen = next(point for point in models.points if point.model is model)
             except InputError as error:
                 refusal = as_options(str(error))
-    return Frontier(settings, prepared, models, lines, chosen, refusal, notes)
+        after = chosen or _compared_model(models, shown)
+        with step("comparing gaps"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the reports have said what may surprise
+            compared = models.compare(models.points[0], after, settings.confidence)
+        difference = compared[settings.metric]
+    return Frontier(settings, prepared, models, lines, chosen, refusal, after, difference, notes)
+
+
+def _compared_model(models: FairnessPath, shown: float | None) -> PathPoint:
+    """Return the strictest model that satisfies its limit in training, else the strictest; or that shown."""
+    constrained = [point for point in models.points if shown in (None, point.max_gap)]
+    constrained = [point for point in constrained if not point.unconstrained]
+    satisfied = [point for point in constrained if point.model.result_.satisfied is not False]
+    return min(satisfied or constrained, key=lambda point: point.max_gap)

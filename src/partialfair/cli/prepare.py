@@ -111,6 +111,8 @@ class Prepared:
         The fold of every row; None without.
     constraint
         What bounds the gap, or without a constraint what the model is evaluated by.
+    merged
+        Names of the small groups that are one group now.
     notes
         What may surprise.
     """
@@ -126,6 +128,7 @@ class Prepared:
     unseen: pd.DataFrame
     folds: Ints | None
     constraint: Constraint
+    merged: tuple[str, ...]
     notes: tuple[str, ...]
 
     def model(self, classifier: PartialFairEstimator, satisfied: bool | None) -> TableModel:
@@ -161,6 +164,7 @@ class Prepared:
             "settings": self.settings.record(),
             "interval": interval_record(interval),
             "outside_the_promise": excluded,
+            "merged_groups": list(self.merged),
         }
 
     @property
@@ -229,8 +233,10 @@ def prepare(settings: TableFitSettings, estimator: PartialFairEstimator) -> Prep
     rows = Samples(np.empty((len(table), 0)), is_positive, groups, weights, clusters)
     # Split before small groups are merged: strata are the groups of the table.
     split, folds = _split(rows, settings)
+    merged: tuple[str, ...] = ()
     if settings.small_groups == "merge":
-        rows = replace(rows, groups=_merge_small_groups(rows, split[TRAINING], settings))
+        large, merged = _merge_small_groups(rows, split[TRAINING], settings)
+        rows = replace(rows, groups=large)
     interval = AUTO if settings.interval == AUTO else by_label(settings.interval, rows.groups)
     estimator.set_params(interval=interval)
     if interval != AUTO:
@@ -275,7 +281,8 @@ def prepare(settings: TableFitSettings, estimator: PartialFairEstimator) -> Prep
         _identify_rows(table, settings, unseen, folds),
         folds,
         constraint,
-        (*_choices(settings, folds), *missing, *notes),
+        merged,
+        (*_choices(settings, folds), *_name_merged(merged), *missing, *notes),
     )
 
 
@@ -329,8 +336,17 @@ def _screening_rows(split: dict[str, Ints], folds: Ints | None) -> tuple[Ints, I
     return rows[~held_out], rows[held_out]
 
 
-def _merge_small_groups(rows: Samples, training: Ints, settings: TableFitSettings) -> Groups:
-    """Return the groups with all that are small in the training rows as one, the last."""
+def _name_merged(merged: Sequence[str]) -> list[str]:
+    """Say which groups are one group now."""
+    if not merged:
+        return []
+    return [f"these small groups are one group, {MERGED!r}: {listed([*map(repr, merged)], most=8)}"]
+
+
+def _merge_small_groups(
+    rows: Samples, training: Ints, settings: TableFitSettings
+) -> tuple[Groups, tuple[str, ...]]:
+    """Return the groups with all that are small in the training rows as one, the last; and their names."""
     groups = rows.groups
     interval = ANYWHERE if isinstance(settings.interval, str) else settings.interval
     weights = np.ones(training.size) if rows.weights is None else rows.weights[training]
@@ -342,12 +358,13 @@ def _merge_small_groups(rows: Samples, training: Ints, settings: TableFitSetting
         ]
     )
     if not small.any():
-        return groups
+        return groups, ()
     # The other groups keep their labels; rows of small ones get the code after the last.
     large = [label for label, is_small in zip(groups.labels, small, strict=True) if not is_small]
     if MERGED in large:
         raise InputError(f"--small-groups merge makes a group {MERGED!r}, but the data have one of that name")
-    return groups.regroup(np.where(small, len(large), np.cumsum(~small) - 1), (*large, MERGED))
+    names = tuple(name for name, is_small in zip(groups.names, small, strict=True) if is_small)
+    return groups.regroup(np.where(small, len(large), np.cumsum(~small) - 1), (*large, MERGED)), names
 
 
 def _check_parts(

@@ -9,15 +9,16 @@ from typing import Any
 
 from sklearn.metrics import accuracy_score, roc_auc_score
 
-from partialfair.cli.evaluation import Gate, ScoreEvaluation, evaluate
+from partialfair.cli.evaluation import Gate, ScoreEvaluation, compare_scores, evaluate
 from partialfair.cli.intervals import AUTO, interval_among
 from partialfair.cli.output import step
-from partialfair.cli.prepare import OUT_OF_FOLD, Prepared, prepare
+from partialfair.cli.prepare import OUT_OF_FOLD, TRAINING, Prepared, prepare
 from partialfair.cli.settings import TrainSettings
 from partialfair.cli.train_report import TrainReport
 from partialfair.cli.training import Notes, build_estimator, chosen_alpha_note, fit_path, fit_population
 from partialfair.data.samples import Samples
 from partialfair.exceptions import IdleThresholdWarning
+from partialfair.metrics import GapDifference
 from partialfair.utils.typing import Floats, IntervalLike
 
 _WITHOUT, _WITH = "without the constraint", "with the constraint"
@@ -61,13 +62,18 @@ def train(settings: TrainSettings) -> TrainReport:
                 counts = model is saved and part == list(prepared.parts)[-1]
                 with step(f"measuring {rows.n:,} scores: {part}, {name}"):
                     evaluations[name, part] = _evaluate(settings, rows, scores, interval, counts=counts)
+        difference = None
+        last = list(prepared.parts)[-1]
+        if settings.is_constrained and last != TRAINING:
+            rows, first = prepared.parts[last], evaluations[_WITHOUT, last]
+            difference = _compare(settings, rows, first, evaluations[_WITH, last].scores)
     if settings.alphas[0] == AUTO:
         notes.general.append(chosen_alpha_note(saved))
     notes.general += _calibration_notes(saved, prepared)
     if gate is not None:
         gate.check_measured(list(evaluations.values())[-1].report)
     table_model = prepared.model(saved, saved.result_.satisfied)
-    return TrainReport(settings, gate, prepared, interval, table_model, evaluations, notes)
+    return TrainReport(settings, gate, prepared, interval, table_model, evaluations, difference, notes)
 
 
 def _broken_folds(fold_models: Sequence[Any]) -> list[str]:
@@ -109,6 +115,25 @@ def _evaluate(
         accuracy=float(accuracy_score(rows.y, scores > 0, sample_weight=rows.weights)),
         auc=float(roc_auc_score(rows.y, scores, sample_weight=rows.weights)),
     )
+
+
+def _compare(
+    settings: TrainSettings, rows: Samples, first: ScoreEvaluation, scores: Floats
+) -> GapDifference | None:
+    """Return by how much the gap differs under other scores; None where one of the gaps has no value."""
+    with step(f"comparing {rows.n:,} scores"):
+        compared = compare_scores(
+            settings,
+            first,
+            scores,
+            labels=rows.y,
+            positive=True,
+            threshold=0.0,
+            rank_within=settings.rank_within,
+            clusters=rows.clusters,
+            metrics=[settings.metric],
+        )
+    return compared.rows[0] if compared.rows else None
 
 
 def _calibration_notes(model: Any, prepared: Prepared) -> list[str]:
