@@ -224,7 +224,7 @@ def difference_cells(row: GapDifference) -> list[str]:
     """Write the difference of two gaps by one metric, its confidence interval, and what it shows."""
     metric = METRICS[row.metric]
     if np.isnan(row.difference):
-        return [metric.title, "undefined", "", ""]
+        return [metric.title, f"n/a ({row.reason})" if row.reason else "undefined", "", ""]
     ends = f"{metric.text(row.low)} to {metric.text(row.high)}"
     return [metric.title, metric.text(row.difference), ends, VERDICTS[row.verdict]]
 

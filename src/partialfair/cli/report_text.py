@@ -29,15 +29,10 @@ def print_metrics(report: FairnessReport, metric: str, out: Console, *, unseen: 
     table = _metrics_table(report)
     titles = table.fit(out)
     out.print(table)
-    claims = [report.assurance] if unseen else []
-    if unseen and "at most" in titles:
-        claims.append(
-            f"At most: with {100 * report.confidence:g} % confidence no pair of groups is further apart."
-        )
-    if _shares_title(report) in titles:
-        claims.append("Shares beside a score are of whole groups.")
-    if claims:
-        out.print(" ".join(claims), style="dim")
+    shares = "Shares beside a score are of whole groups." if _shares_title(report) in titles else None
+    claims = [report.assurance if unseen else None, shares, report.ranking_note]
+    if any(claims):
+        out.print(" ".join(filter(None, claims)), style="dim")
     if metric in report.omitted or len(pairs := report.pairs(metric)) < 2:
         return
     widest = "Pairs" if len(pairs) <= _SHOWN_PAIRS else f"The {_SHOWN_PAIRS} widest of {len(pairs):,} pairs"
@@ -87,7 +82,9 @@ def _metrics_table(report: FairnessReport) -> PlainTable:
             first, second = (percent(rank) for rank in row.ranks)
             where = f"{row.threshold:.4g}: {first.removesuffix(' %')} / {second}"
         title = METRICS[row.metric].title
-        table.add_row(title, *gap_cells(row, row.metric), at_most, _pair(row) + among, where)
+        # Where the threshold lies outside the interval, no pair is worse than another.
+        pair = "" if row.reason else _pair(row) + among
+        table.add_row(title, *gap_cells(row, row.metric), at_most, pair, where)
     return table
 
 
@@ -157,7 +154,7 @@ def gap_sentence(report: FairnessReport, metric: str, *, unseen: bool) -> str:
         return parity_sentence(report, unseen=unseen)
     row, described = report[metric], METRICS[metric]
     if np.isnan(row.value):
-        return f"The {described.title} gap is undefined."
+        return f"The {described.title} gap is {row.missing_text}."
     reach = _reach(row, report) if unseen else ""
     return f"The {described.title} gap is {described.text(row.value)}{reach}, between {_pair(row)}."
 
@@ -180,6 +177,7 @@ def report_record(report: FairnessReport, *, pairs: bool = True) -> dict[str, An
         "metrics": {
             row.metric: {
                 "value": row.value,
+                "reason": row.missing_text if np.isnan(row.value) else None,
                 "low": row.low,
                 "high": row.high,
                 "at_least": row.at_least,

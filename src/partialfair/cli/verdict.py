@@ -63,7 +63,8 @@ def difference_sentence(row: GapDifference, confidence: float, rows: str) -> str
     """Say by how much the gap changed on the same rows, and what that shows."""
     metric = METRICS[row.metric]
     if np.isnan(row.difference):
-        return f"What the constraint changed cannot be measured on the {rows}."
+        reason = f": {row.reason}" if row.reason else ""
+        return f"What the constraint changed cannot be measured on the {rows}{reason}."
     if row.difference == row.low == row.high == 0:
         return f"Both models have the same gap on the {rows}: the constraint changed nothing there."
     change, low, high = (_signed(metric.text(value)) for value in (row.difference, row.low, row.high))
@@ -88,6 +89,7 @@ def difference_record(row: GapDifference) -> dict[str, Any]:
     """Return the difference of two gaps as plain data for JSON."""
     return {
         "difference": row.difference,
+        "reason": row.reason or None,
         "low": row.low,
         "high": row.high,
         "at_least": row.at_least,
