@@ -190,10 +190,10 @@ class TestPairs:
     [
         (
             CHOICES,
-            "Each interval holds by itself with 95 % confidence; all 7 at once with at least 65 %. At most",
+            "Each interval holds by itself with 95 % confidence; all 7 at once with at least 65 %.",
         ),
         ((*CHOICES, "--confidence", 0.9), "with 90 % confidence; all 7 at once with at least 30 %."),
-        ((*CHOICES, "--confidence", 0.8), "holds by itself with 80 % confidence. At most"),  # 1 − 7 · .2 < 0
+        ((*CHOICES, "--confidence", 0.8), "holds by itself with 80 % confidence."),  # 1 − 7 · .2 < 0
     ],
 )
 def test_how_sure_all_lines_are_at_once(run, scores, options, words):

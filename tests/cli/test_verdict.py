@@ -11,7 +11,7 @@ from rich.console import Console
 
 from partialfair.cli.output import PlainTable
 from partialfair.cli.verdict import difference_sentence
-from partialfair.metrics import GapDifference, compare_gaps
+from partialfair.metrics import GapDifference, compare_gaps, partial_statistical_parity_difference
 from tests.cli.conftest import BAND, TRAIN
 
 ASKED = (*TRAIN[:-1], 0.1, "--out", "out")
@@ -58,9 +58,36 @@ def test_the_difference_is_that_of_the_held_out_rows(run, tmp_path, file):
     assert f"the gap changed by {expected.difference:+.3f}" in said
 
 
+def test_the_gap_outside_the_interval_is_that_of_the_two_models(run, tmp_path, file):
+    record = run(*ASKED, "--json").json
+    scored = pd.read_csv(tmp_path / "out" / "held_out.csv")
+    for when, column in (("before", "score without the constraint"), ("after", "score")):
+        told = record["outside_the_interval"][when]
+        low, high = told["interval"]
+        assert high <= BAND[1] + 1e-12 or low >= BAND[2] - 1e-12
+        expected = partial_statistical_parity_difference(
+            None, scored[column], sensitive_features=scored["sex"], interval=(low, high)
+        )
+        assert told["gap"] == pytest.approx(expected)
+        assert told["low"] <= told["gap"] <= told["high"]
+    said = " ".join(run(*ASKED).out.split())
+    gaps = [f"{record['outside_the_interval'][when]['gap']:.3f}" for when in ("before", "after")]
+    sentence = said[said.index("Outside the interval") :]
+    assert sentence.index(gaps[0]) < sentence.index(gaps[1])
+    assert "corrected for the search" in sentence
+
+
+def test_nothing_lies_outside_whole_groups(run, file):
+    options = ("--target", "hired", "--group", "sex", "--id", "person", "--max-gap", 0.3, "--out", "out")
+    assert run("train", "table.csv", *options, "--json").json["outside_the_interval"] is None
+
+
 def test_training_rows_have_no_difference(run, file):
     outcome = run(*ASKED, "--test-size", 0, "--json")
     assert outcome.json["difference_from_unconstrained"] is None
+    said = " ".join(run(*ASKED, "--test-size", 0).out.split())
+    assert "on the training rows" in said[said.index("Outside the interval") :]
+    assert "corrected for the search" not in said  # confidence is about rows that were not trained on
 
 
 def test_path_compares_the_strictest_with_the_first(run, file):
@@ -73,6 +100,8 @@ def test_path_compares_the_strictest_with_the_first(run, file):
     change = record["difference_from_unconstrained"]["difference"]
     gaps = [record["models"][place]["gap"] for place in (record["compared_with_the_first"], 0)]
     assert change == pytest.approx(gaps[0] - gaps[1])
+    assert {*record["outside_the_interval"]} == {"before", "after"}
+    assert "Outside the interval the largest gap" in said
 
 
 def test_the_group_that_is_too_small_is_named_with_the_remedy(run, tmp_path):

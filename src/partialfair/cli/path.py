@@ -17,11 +17,11 @@ from partialfair.cli.prepare import Prepared, prepare
 from partialfair.cli.settings import SCORINGS, PathSettings
 from partialfair.cli.train_report import HELD_OUT_FILE, MODEL, OUT_OF_FOLD_FILE
 from partialfair.cli.training import Notes, build_estimator, chosen_alpha_note, fit_path
-from partialfair.cli.verdict import Side, difference_record, print_before_after, quality_text
+from partialfair.cli.verdict import Change, Side, print_before_after, quality_text
 from partialfair.data.groups import group_name
 from partialfair.estimators.path import FairnessPath, PathPoint
 from partialfair.exceptions import InputError
-from partialfair.metrics import GapDifference, ReportRow
+from partialfair.metrics import ReportRow
 from partialfair.metrics.catalogue import METRICS
 from partialfair.persistence import model_bytes
 from partialfair.report.pages import path_names, path_page
@@ -51,8 +51,8 @@ class Frontier:
     after
         The model that the one without a constraint is compared with: the one that was chosen, else the
         strictest that satisfies its limit in training.
-    difference
-        Of its gap and that without a constraint, on the rows that models are evaluated on.
+    change
+        What it changed on the rows that models are evaluated on.
     notes
         What may surprise.
     """
@@ -64,7 +64,7 @@ class Frontier:
     chosen: PathPoint | None
     refusal: str | None
     after: PathPoint
-    difference: GapDifference
+    change: Change
     notes: Notes
 
     @property
@@ -110,7 +110,7 @@ class Frontier:
             "models": models,
             "refusal": self.refusal,
             "compared_with_the_first": self.models.points.index(self.after),
-            "difference_from_unconstrained": difference_record(self.difference),
+            **self.change.record(),
             "notes": [*self.notes.general, *self.notes.fits],
         }
 
@@ -226,7 +226,7 @@ class Frontier:
             for when, point in zip(("Before", "After"), self.sides, strict=True)
         )
         rows = f"{self.models.evaluated_on.replace(' ', '-')} rows"
-        print_before_after(out, sides, settings.metric, rows, self.difference)
+        print_before_after(out, sides, settings.metric, rows, self.change)
 
 
 def _promise(point: PathPoint) -> str:
@@ -274,9 +274,11 @@ def trace(settings: PathSettings, *, shown: float | None = None) -> Frontier:
         after = chosen or _compared_model(models, shown)
         with step("comparing gaps"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the reports have said what may surprise
-            compared = models.compare(models.points[0], after, settings.confidence)
-        difference = compared[settings.metric]
-    return Frontier(settings, prepared, models, lines, chosen, refusal, after, difference, notes)
+            first, confidence = models.points[0], settings.confidence
+            difference = models.compare(first, after, confidence)[settings.metric]
+            before, final = (models.report(point, confidence) for point in (first, after))
+            change = Change.between(before, final, difference)
+    return Frontier(settings, prepared, models, lines, chosen, refusal, after, change, notes)
 
 
 def _compared_model(models: FairnessPath, shown: float | None) -> PathPoint:

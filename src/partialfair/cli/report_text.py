@@ -66,16 +66,14 @@ def print_omitted(report: FairnessReport, out: Console, what: str = "left out") 
 
 def _metrics_table(report: FairnessReport) -> PlainTable:
     """Return one line per metric, with the confidence interval and where the worst pair differs."""
-    # Narrow terminals do without the last of these, one by one.
-    table = PlainTable(optional=("at most", _shares_title(report)))
+    # Narrow terminals do without the last column.
+    table = PlainTable(optional=(_shares_title(report),))
     table.add_column("metric", no_wrap=True)
     table.add_column("gap", justify="right", no_wrap=True)
-    for title in (interval_title(report.confidence), "at most"):
-        table.add_column(title, no_wrap=True)
+    table.add_column(interval_title(report.confidence), no_wrap=True)
     table.add_column("worst pair")
     table.add_column(_shares_title(report), no_wrap=True)
     for row in report.rows:
-        at_most = "" if np.isnan(row.at_most) else METRICS[row.metric].text(row.at_most)
         among = f", among {label_kind(row.label)}" if row.label is not None else ""
         where = ""
         if np.isfinite(row.threshold):  # pairwise metrics have none; of no difference it is −∞
@@ -84,7 +82,7 @@ def _metrics_table(report: FairnessReport) -> PlainTable:
         title = METRICS[row.metric].title
         # Where the threshold lies outside the interval, no pair is worse than another.
         pair = "" if row.reason else _pair(row) + among
-        table.add_row(title, *gap_cells(row, row.metric), at_most, pair, where)
+        table.add_row(title, *gap_cells(row, row.metric), pair, where)
     return table
 
 

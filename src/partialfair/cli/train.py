@@ -16,6 +16,7 @@ from partialfair.cli.prepare import OUT_OF_FOLD, TRAINING, Prepared, prepare
 from partialfair.cli.settings import TrainSettings
 from partialfair.cli.train_report import TrainReport
 from partialfair.cli.training import Notes, build_estimator, chosen_alpha_note, fit_path, fit_population
+from partialfair.cli.verdict import Change
 from partialfair.data.samples import Samples
 from partialfair.exceptions import IdleThresholdWarning
 from partialfair.metrics import GapDifference
@@ -62,18 +63,21 @@ def train(settings: TrainSettings) -> TrainReport:
                 counts = model is saved and part == list(prepared.parts)[-1]
                 with step(f"measuring {rows.n:,} scores: {part}, {name}"):
                     evaluations[name, part] = _evaluate(settings, rows, scores, interval, counts=counts)
-        difference = None
-        last = list(prepared.parts)[-1]
-        if settings.is_constrained and last != TRAINING:
-            rows, first = prepared.parts[last], evaluations[_WITHOUT, last]
-            difference = _compare(settings, rows, first, evaluations[_WITH, last].scores)
+        change, last = Change(), list(prepared.parts)[-1]
+        if settings.is_constrained:
+            before, after = evaluations[_WITHOUT, last], evaluations[_WITH, last]
+            with step("comparing the models"):
+                difference = None
+                if last != TRAINING:
+                    difference = _compare(settings, prepared.parts[last], before, after.scores)
+                change = Change.between(before.report, after.report, difference)
     if settings.alphas[0] == AUTO:
         notes.general.append(chosen_alpha_note(saved))
     notes.general += _calibration_notes(saved, prepared)
     if gate is not None:
         gate.check_measured(list(evaluations.values())[-1].report)
     table_model = prepared.model(saved, saved.result_.satisfied)
-    return TrainReport(settings, gate, prepared, interval, table_model, evaluations, difference, notes)
+    return TrainReport(settings, gate, prepared, interval, table_model, evaluations, change, notes)
 
 
 def _broken_folds(fold_models: Sequence[Any]) -> list[str]:
@@ -121,18 +125,17 @@ def _compare(
     settings: TrainSettings, rows: Samples, first: ScoreEvaluation, scores: Floats
 ) -> GapDifference | None:
     """Return by how much the gap differs under other scores; None where one of the gaps has no value."""
-    with step(f"comparing {rows.n:,} scores"):
-        compared = compare_scores(
-            settings,
-            first,
-            scores,
-            labels=rows.y,
-            positive=True,
-            threshold=0.0,
-            rank_within=settings.rank_within,
-            clusters=rows.clusters,
-            metrics=[settings.metric],
-        )
+    compared = compare_scores(
+        settings,
+        first,
+        scores,
+        labels=rows.y,
+        positive=True,
+        threshold=0.0,
+        rank_within=settings.rank_within,
+        clusters=rows.clusters,
+        metrics=[settings.metric],
+    )
     return compared.rows[0] if compared.rows else None
 
 

@@ -18,10 +18,9 @@ from partialfair.cli.prepare import OUT_OF_FOLD, TRAINING, Prepared
 from partialfair.cli.report_text import print_metrics, print_omitted, report_record
 from partialfair.cli.settings import TrainSettings
 from partialfair.cli.training import Notes
-from partialfair.cli.verdict import Side, difference_record, print_before_after, quality_text
+from partialfair.cli.verdict import Change, Side, print_before_after, quality_text
 from partialfair.data.groups import group_name
 from partialfair.estimators import FitResult
-from partialfair.metrics import GapDifference
 from partialfair.metrics.catalogue import METRICS
 from partialfair.optimization.solvers import GOOD
 from partialfair.persistence import model_bytes
@@ -79,8 +78,8 @@ class TrainReport:
         From the model ("without the constraint", "with the constraint") and the part ("training", "held out"
         or "out of fold") to how it does there. The last is the one that counts: of the model that is saved,
         on rows not trained on if there are any.
-    difference
-        Of the gap with the constraint and the one without, on rows that neither was trained on.
+    change
+        What the constraint changed on the rows that count.
     notes
         What may surprise.
     """
@@ -91,7 +90,7 @@ class TrainReport:
     interval: IntervalLike
     model: TableModel
     evaluations: dict[tuple[str, str], ScoreEvaluation]
-    difference: GapDifference | None
+    change: Change
     notes: Notes
 
     @property
@@ -189,9 +188,7 @@ class TrainReport:
             **self.prepared.record(self.interval, self.excluded),
             **model_record(self.model),
             "models": models,
-            "difference_from_unconstrained": (
-                None if self.difference is None else difference_record(self.difference)
-            ),
+            **self.change.record(),
             "notes": self.all_notes,
         }
         if self.gate is not None:
@@ -274,13 +271,13 @@ class TrainReport:
             for name, each in zip(names, self.compared.values(), strict=True)
         )
         rows = f"{part.replace(' ', '-')} rows"
-        print_before_after(out, sides, metric, rows, self.difference, unseen=unseen)
+        print_before_after(out, sides, metric, rows, self.change, unseen=unseen)
         if report.coverage:
             out.print(f"{part}: {report.coverage}")
         if self.gate is not None:
             out.print(self.gate.verdict(report))
         if settings.is_constrained:
-            out.print("What fairness costs, on all rows that are measured:")
+            out.print("What fairness costs:")
         out.print(self._models_table())
         out.print(f"\nThe model {model}, {part if unseen else 'training rows'}:")
         print_metrics(report, metric if self.gate is None else self.gate.metric, out, unseen=unseen)

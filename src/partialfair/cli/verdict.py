@@ -9,8 +9,10 @@ import numpy as np
 from rich.console import Console
 
 from partialfair.cli.report_text import gap_sentence
+from partialfair.data.groups import group_name
 from partialfair.metrics import FairnessReport, GapDifference
 from partialfair.metrics.catalogue import METRICS
+from partialfair.metrics.elsewhere import ElsewhereComparison, GapElsewhere
 from partialfair.utils.text import fixed
 
 
@@ -23,14 +25,66 @@ class Side:
     report: FairnessReport
 
 
+@dataclass(frozen=True)
+class Change:
+    """What a constraint changed, on the same rows.
+
+    Attributes
+    ----------
+    difference
+        Of the constrained gap; None where it says nothing: on rows that were trained on, or without a gap.
+    elsewhere
+        The largest gap outside the interval before and after; None where nothing lies outside.
+    """
+
+    difference: GapDifference | None = None
+    elsewhere: ElsewhereComparison | None = None
+
+    @classmethod
+    def between(
+        cls, before: FairnessReport, after: FairnessReport, difference: GapDifference | None
+    ) -> Change:
+        """Return the difference, and what two reports say of the ranks outside the interval."""
+        outside = before.elsewhere(), after.elsewhere()
+        if outside[0] is None or outside[1] is None:
+            return cls(difference)
+        return cls(difference, ElsewhereComparison(outside[0], outside[1]))
+
+    def record(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        row, outside = self.difference, None
+        if self.elsewhere is not None:
+            sides = {"before": self.elsewhere.before, "after": self.elsewhere.after}
+            outside = {when: _elsewhere_record(gap) for when, gap in sides.items()}
+        return {
+            "difference_from_unconstrained": None if row is None else difference_record(row),
+            "outside_the_interval": outside,
+        }
+
+    def elsewhere_sentence(self, *, unseen: bool) -> str | None:
+        """Say what became of the largest gap outside the interval; confidence is about unseen rows."""
+        if self.elsewhere is None or unseen:
+            return None if self.elsewhere is None else self.elsewhere.statement
+        before, after = self.elsewhere.before, self.elsewhere.after
+        return (
+            f"Outside the interval the largest gap of intervals as wide is {fixed(before.gap)} before "
+            f"({before.place}) and {fixed(after.gap)} after ({after.place}), on the training rows."
+        )
+
+
+def _elsewhere_record(gap: GapElsewhere) -> dict[str, Any]:
+    return {
+        "gap": gap.gap,
+        "low": gap.low,
+        "high": gap.high,
+        "interval": list(gap.interval),
+        "groups": [group_name(label) for label in gap.groups],
+        "worse_off": group_name(gap.worse_off),
+    }
+
+
 def print_before_after(
-    out: Console,
-    sides: tuple[Side, ...],
-    metric: str,
-    rows: str,
-    difference: GapDifference | None,
-    *,
-    unseen: bool = True,
+    out: Console, sides: tuple[Side, ...], metric: str, rows: str, change: Change, *, unseen: bool = True
 ) -> None:
     """Print how good each model is, its gap in words, and how the gaps differ.
 
@@ -44,8 +98,8 @@ def print_before_after(
         Of the gap.
     rows
         Which rows these are: "held-out rows".
-    difference
-        Of the two gaps, on these rows; None where it says nothing.
+    change
+        Between the two, on these rows.
     unseen
         Whether the models were not trained on the rows, so that intervals mean something.
     """
@@ -55,8 +109,10 @@ def print_before_after(
             out.print(f"{METRICS[metric].title} {side.report.omitted[metric]}\n")
         else:
             out.print(f"{gap_sentence(side.report, metric, unseen=unseen)}\n")
-    if difference is not None:
-        out.print(f"{difference_sentence(difference, sides[-1].report.confidence, rows)}\n")
+    if change.difference is not None:
+        out.print(f"{difference_sentence(change.difference, sides[-1].report.confidence, rows)}\n")
+    if (sentence := change.elsewhere_sentence(unseen=unseen)) is not None:
+        out.print(f"{sentence}\n")
 
 
 def difference_sentence(row: GapDifference, confidence: float, rows: str) -> str:
