@@ -228,9 +228,11 @@ def read(path: Path, settings: ScoreSettings, id_column: str | None = None) -> S
 
 def measure(table: ScoreTable, settings: ScoreSettings) -> Audit:
     """Evaluate one table of scores."""
-    positive, gate = None, Gate.of(settings)
+    positive, doubts, gate = None, list[str](), Gate.of(settings)
     if table.labels is not None:
-        positive = find_positive_label(table.labels, table.path, settings.pos_label).value
+        found = find_positive_label(table.labels, table.path, settings.pos_label)
+        positive = found.value
+        doubts = found.doubts(str(table.labels.name), lower_is_better=settings.lower_is_better)
     # Warnings of the library are notes of the report.
     with step(f"measuring {len(table.scores):,} scores"), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -261,7 +263,7 @@ def measure(table: ScoreTable, settings: ScoreSettings) -> Audit:
         )
     if gate is not None:
         gate.check_measured(evaluation.report)
-    notes = tuple(dict.fromkeys(as_options(str(warning.message)) for warning in caught))
+    notes = tuple(dict.fromkeys([*doubts, *(as_options(str(warning.message)) for warning in caught)]))
     if choice is not None:
         notes = (f"{choice.statement}; the intervals of this report do not allow for it", *notes)
     return Audit(table, settings, gate, evaluation, unfairness, choice, positive, notes)

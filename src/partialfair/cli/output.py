@@ -137,11 +137,35 @@ def step(message: str) -> Iterator[Callable[[str], None]]:
     terminal = _Console(stderr=True)
     message = message_text(message)
     if terminal.is_terminal:
-        with terminal.status(Text(message)) as status:
+        with terminal.status(Text(message)) as status, _logging_above(terminal):
             yield lambda progress: status.update(Text(f"{message}: {progress}"))
     else:
         _logger.info("%s", message)
         yield _Seldom(message)
+
+
+class _AboveSpinner(logging.Handler):
+    """Prints log lines above a spinner, which they would break."""
+
+    def __init__(self, terminal: Console) -> None:
+        super().__init__()
+        self.terminal = terminal
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a line."""
+        self.terminal.print(Text(message_text(f"partialfair: {record.getMessage()}")))
+
+
+@contextmanager
+def _logging_above(terminal: Console) -> Iterator[None]:
+    handler, propagates = _AboveSpinner(terminal), _logger.propagate
+    _logger.addHandler(handler)
+    _logger.propagate = False
+    try:
+        yield
+    finally:
+        _logger.removeHandler(handler)
+        _logger.propagate = propagates
 
 
 class _Seldom:
@@ -158,7 +182,12 @@ class _Seldom:
 
 
 def command_name() -> str:
-    """How this program is called: by name where the shell finds it, else by the path it was started with."""
+    """How this program is called: as a module, by name where the shell finds it, else by its path."""
+    if Path(sys.argv[0]).name == "__main__.py":  # of ``python -m partialfair``, which is no program itself
+        python = Path(sys.executable).name
+        if (known := shutil.which(python)) is None or not os.path.samefile(known, sys.executable):
+            python = sys.executable
+        return f"{shlex.quote(python)} -m partialfair"
     return "partialfair" if shutil.which("partialfair") else shlex.quote(os.path.relpath(sys.argv[0]))
 
 

@@ -267,6 +267,7 @@ def prepare(settings: TableFitSettings, estimator: PartialFairEstimator) -> Prep
     }
     n_missing = int((rows.groups.codes < 0).sum())
     missing = [f"{n_missing:,} rows have no group: they count in the loss only"] if n_missing else []
+    doubts = positive.doubts(settings.target, lower_is_better=settings.lower_is_better)
     # As predictions will write them.
     text = as_text(labels)
     return Prepared(
@@ -282,7 +283,7 @@ def prepare(settings: TableFitSettings, estimator: PartialFairEstimator) -> Prep
         folds,
         constraint,
         merged,
-        (*_choices(settings, folds), *_name_merged(merged), *missing, *notes),
+        (*doubts, *_choices(settings, folds), *_name_merged(merged), *missing, *notes),
     )
 
 
