@@ -7,6 +7,7 @@ labels is the positive one is decided here too: the one that is requested, or wh
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -292,6 +293,33 @@ class PositiveLabel:
         """Say it, before anything is computed with it."""
         return f"positive label: {column} = {self.value}, not {self.other} ({self.reason})"
 
+    def doubts(self, column: str, *, lower_is_better: bool) -> list[str]:
+        """Ask whether a bad outcome is meant as the positive label where low scores are the good ones."""
+        is_absent = str(self.value).lower() in ("0", "0.0", "false") or reads_as_negative(self.value)
+        is_bad = not _BAD_OUTCOMES.isdisjoint(_words(column) | _words(str(self.value)))
+        if not lower_is_better or self.reason == _CHOSEN or is_absent or not is_bad:
+            return []
+        return [
+            f"low scores are the good ones (--lower-is-better), and the positive label is a bad outcome, "
+            f"{column} = {self.value}: equal opportunity and equalized odds then compare rows with it as the "
+            f"qualified ones; if {self.other} is meant, --pos-label {shlex.quote(str(self.other))}"
+        ]
+
+
+_CHOSEN = "--pos-label"
+
+_BAD_OUTCOMES = frozenset(
+    {"default", "defaulted", "recid", "recidivism", "recidivist", "reoffend", "reoffended", "rearrest"}
+    | {"fraud", "fraudulent", "churn", "churned", "arrest", "arrested", "bad", "loss", "delinquent"}
+    | {"delinquency", "bankrupt", "bankruptcy", "death", "died", "dead", "dropout", "failure", "risk"}
+)
+"""Words in names of targets and labels that nobody wants to come true."""
+
+
+def _words(name: str) -> set[str]:
+    """Return the words of a name in lower case."""
+    return set(re.findall(r"[a-z]+", name.lower()))
+
 
 def find_positive_label(labels: pd.Series, path: Path, requested: str | None) -> PositiveLabel:
     """Return the positive label: the one requested, the one whose name says so, or the larger."""
@@ -315,7 +343,7 @@ def find_positive_label(labels: pd.Series, path: Path, requested: str | None) ->
             f"--pos-label {requested} is not a value of {column}, which has {_list_values(classes)}"
         )
     (other,) = [value for value in classes if value != matching[0]]
-    return PositiveLabel(matching[0], other, "--pos-label")
+    return PositiveLabel(matching[0], other, _CHOSEN)
 
 
 def _list_values(values: list[Any]) -> str:

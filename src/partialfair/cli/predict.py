@@ -81,9 +81,11 @@ def find_model(path: Path) -> list[Path]:
     record = check_set(path, names[0])
     model = record.get("model")
     if model is None:
+        reason = record.get("refusal")
+        what = f"none qualified: {reason}" if isinstance(reason, str) else "it was run without --best"
         raise InputError(
-            f"{record_path} tells of no model that was saved, and what models are beside it are of earlier "
-            "runs; name the file of one of them if you want it"
+            f"{record_path} tells of no model that partialfair path saved, as {what}; run it again with a "
+            "--best that some model reaches, or partialfair train with one --max-gap"
         )
     if not is_file_name(model):
         raise InputError(f"{record_path} is damaged: its model is not a file beside it")

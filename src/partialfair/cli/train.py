@@ -9,10 +9,10 @@ from typing import Any
 
 from sklearn.metrics import accuracy_score, roc_auc_score
 
-from partialfair.cli.evaluation import Gate, ScoreEvaluation, evaluate
+from partialfair.cli.evaluation import Gate, ScoreEvaluation, compare_scores, evaluate
 from partialfair.cli.intervals import AUTO, interval_among
 from partialfair.cli.output import step
-from partialfair.cli.prepare import OUT_OF_FOLD, Prepared, prepare
+from partialfair.cli.prepare import OUT_OF_FOLD, TRAINING, Prepared, prepare
 from partialfair.cli.settings import TrainSettings
 from partialfair.cli.train_report import TrainReport
 from partialfair.cli.training import (
@@ -23,10 +23,11 @@ from partialfair.cli.training import (
     fit_population,
     tuned_threshold_note,
 )
+from partialfair.cli.verdict import Change
 from partialfair.data.groups import group_name
 from partialfair.data.samples import Samples
 from partialfair.exceptions import IdleThresholdWarning
-from partialfair.metrics import FairnessReport
+from partialfair.metrics import FairnessReport, GapDifference
 from partialfair.utils.typing import Floats, IntervalLike
 
 _WITHOUT, _WITH = "without the constraint", "with the constraint"
@@ -72,6 +73,16 @@ def train(settings: TrainSettings) -> TrainReport:
                     evaluations[name, part] = _evaluate(
                         settings, rows, scores, model.decision_threshold_, interval, counts=counts
                     )
+        change, last = Change(), list(prepared.parts)[-1]
+        if settings.is_constrained:
+            before, after = evaluations[_WITHOUT, last], evaluations[_WITH, last]
+            with step("comparing the models"):
+                difference = None
+                if last != TRAINING:
+                    difference = _compare(
+                        settings, prepared.parts[last], before, after.scores, saved.decision_threshold_
+                    )
+                change = Change.between(before.report, after.report, difference)
     if settings.alphas[0] == AUTO:
         notes.general.append(chosen_alpha_note(saved))
     if settings.decision_threshold == "tune":
@@ -80,7 +91,7 @@ def train(settings: TrainSettings) -> TrainReport:
     if gate is not None:
         gate.check_measured(list(evaluations.values())[-1].report)
     table_model = prepared.model(saved, saved.result_.satisfied)
-    return TrainReport(settings, gate, prepared, interval, table_model, evaluations, notes)
+    return TrainReport(settings, gate, prepared, interval, table_model, evaluations, change, notes)
 
 
 def _broken_folds(fold_models: Sequence[Any]) -> list[str]:
@@ -128,6 +139,24 @@ def _evaluate(
         accuracy=float(accuracy_score(rows.y, scores > threshold, sample_weight=rows.weights)),
         auc=float(roc_auc_score(rows.y, scores, sample_weight=rows.weights)),
     )
+
+
+def _compare(
+    settings: TrainSettings, rows: Samples, first: ScoreEvaluation, scores: Floats, threshold: float
+) -> GapDifference | None:
+    """Return by how much the gap differs under other scores; None where one of the gaps has no value."""
+    compared = compare_scores(
+        settings,
+        first,
+        scores,
+        labels=rows.y,
+        positive=True,
+        threshold=threshold,
+        rank_within=settings.rank_within,
+        clusters=rows.clusters,
+        metrics=[settings.metric],
+    )
+    return compared.rows[0] if compared.rows else None
 
 
 def _calibration_notes(model: Any, prepared: Prepared, report: FairnessReport) -> list[str]:

@@ -57,6 +57,10 @@ the loosest on average; other places and shares of the error, of which eight wer
 """
 
 
+REALISTIC_FACTOR = 30
+"""More than so many times the rows there are is no advice: their number is then mostly noise, too."""
+
+
 def place_starts(n_models: int, n_starts: int = N_STARTS) -> tuple[int, ...]:
     """Return the places at which walks begin: the first, and others at equal distances."""
     return tuple(sorted({n_models * k // n_starts for k in range(n_starts)})) if n_models else ()
@@ -252,12 +256,15 @@ class FairnessPath:
         n_needed = estimate_rows_needed(
             self.validation.n, [row.value for row in rows], [row.radius(level) for row in rows], max_gap
         )
-        advice = (
-            f"no model's estimate is below {max_gap:g}, so more rows alone may not do"
-            if n_needed is None
-            else f"roughly {n_needed:,} rows held out would do, if gaps stay as estimated and bounds come "
-            "closer to them as 1/√n"
-        )
+        if n_needed is None:
+            advice = f"no model's estimate is below {max_gap:g}, so more rows alone may not do"
+        elif n_needed > REALISTIC_FACTOR * self.validation.n:
+            advice = f"the estimates are so close to {max_gap:g} that a realistic sample cannot decide"
+        else:
+            advice = (
+                f"roughly {n_needed:,} rows held out would do, if gaps stay as estimated and bounds come "
+                "closer to them as 1/√n"
+            )
         return (
             f"the lowest upper bound is {lowest:.3g} (at that confidence for all {len(self.points)} models "
             f"at once); {advice}"

@@ -16,6 +16,7 @@ closed, or closing it costs nothing, the loss alone counts.
 from __future__ import annotations
 
 import copy
+import logging
 import time
 import warnings
 from collections.abc import Sequence
@@ -36,6 +37,8 @@ from partialfair.trees.base_estimators import positive_rows, unwrap
 from partialfair.trees.ensembles import is_fitted
 from partialfair.trees.refitting import LeafSamples, evaluate, linear_estimator
 from partialfair.utils.clock import out_of_time
+
+_logger = logging.getLogger("partialfair")
 
 
 @dataclass(frozen=True)
@@ -159,6 +162,11 @@ def choose_alpha(
         first = trials[0].refit if trials else refit
         satisfied = refit.result_.satisfied is not False
         trials.append(AlphaTrial(*evaluate(first, validation.scores(refit), rows), satisfied, refit))
+        n_left = len(ALPHA_SEARCH.alphas) - len(trials)
+        seconds = min(n_left * (time.monotonic() - now) / len(trials), end - time.monotonic())
+        _logger.info(
+            "alpha %g tried, %d of %d; about %.0f s left", alpha, len(trials), n_left + len(trials), seconds
+        )
     own = AlphaTrial(*evaluate(first, validation.offset.scores, rows), satisfied=False)
     return best_of(trials, own).refit.set_params(callback=linear.callback)
 
