@@ -16,17 +16,20 @@ from partialfair.metrics.inputs import ScoredGroups, Setting, ranked_threshold, 
 from partialfair.metrics.partial import statistical_parity_gap
 from partialfair.metrics.resampling import resample
 from partialfair.utils.checks import check_fraction, check_number, random_generator
+from partialfair.utils.notebook import result_html
+from partialfair.utils.text import fixed
 from partialfair.utils.typing import ArrayLike, Floats, MissingGroups
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 _TIE = 1e-9
 # Resamples that lie outside an interval, at any confidence: what its ends are read from.
 _RESAMPLES_BEYOND = 20
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class IntervalChoice:
     """The chosen interval, and the positions that it was compared with.
 
@@ -54,6 +57,34 @@ class IntervalChoice:
     confidence: float
     positive_rate: float
     candidates: pd.DataFrame
+
+    def __repr__(self) -> str:
+        low, high = self.interval
+        return (
+            f"<IntervalChoice: ranks {100 * low:.4g}–{100 * high:.4g}%, gap {fixed(self.gap)} "
+            f"({fixed(self.low)} to {fixed(self.high)}), of {len(self.candidates)} positions>"
+        )
+
+    def _repr_html_(self) -> str:
+        low, high = self.interval
+        rows = [
+            ["chosen ranks", f"{100 * low:.4g}–{100 * high:.4g}%"],
+            [
+                "gap there",
+                f"{fixed(self.gap)} ({100 * self.confidence:g}% interval {fixed(self.low)} to "
+                f"{fixed(self.high)})",
+            ],
+            ["rate of positive decisions", f"{fixed(100 * self.positive_rate, 1)}%"],
+        ]
+
+        def draw(ax: Axes) -> None:
+            percents = 100 * self.candidates["low"]
+            ax.plot(percents, self.candidates["gap"], marker=".")
+            ax.plot([100 * low], [self.gap], "o", color="#D62728", markersize=9, fillstyle="none")
+            ax.set(xlabel="the interval begins at rank (%)", ylabel="gap", ylim=(0, None))
+
+        statement = self.statement[0].upper() + self.statement[1:] + "."
+        return result_html(f"Ranks {100 * low:.4g}–{100 * high:.4g}%. {statement}", ["", ""], rows, draw=draw)
 
     @property
     def statement(self) -> str:

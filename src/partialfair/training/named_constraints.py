@@ -115,9 +115,16 @@ def record_of(constraint: Constraint) -> NamedConstraint | None:
 def setting_of(constraint: Constraint) -> Setting:
     """Return where and how a metric has to look: where the constraint does.
 
-    Constraints that compare rows with the same label count ranks among those rows.
+    Constraints that compare rows with the same label count ranks among those rows; metrics that bound
+    others have the definition's ranking, within the group.
     """
-    return Setting(constraint.gap_scale, getattr(constraint, "threshold", None), "group_and_label")
+    record = record_of(constraint)
+    by_label = record is not None and record.bounded.needs_labels
+    return Setting(
+        constraint.gap_scale,
+        getattr(constraint, "threshold", None),
+        "group_and_label" if by_label else "group",
+    )
 
 
 class Automatic(tuple[float, float]):

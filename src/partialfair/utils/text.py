@@ -62,6 +62,12 @@ def listed(texts: Sequence[str], most: int = 3) -> str:
     return " and ".join(filter(None, [", ".join(first[:-1]), *first[-1:]]))
 
 
+def shorten(text: str, most: int = 40) -> str:
+    """Write a text on one line; of a long one the end is left out."""
+    line = " ".join(text.split()) or "(blank)"
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
 def fixed(value: float, digits: int = 3) -> str:
     """Write a number with so many decimals; 0.4065 is 0.4065 whichever way it was computed.
 
