@@ -35,6 +35,7 @@ from partialfair.report.sections import (
     notes_section,
     settings_section,
 )
+from partialfair.report.verdict import Outcome
 from partialfair.tables import TableModel
 from partialfair.utils.text import fixed
 from partialfair.utils.typing import IntervalLike
@@ -240,7 +241,8 @@ class TrainReport:
             shown=len(self.compared) - 1,
             seen_in_training=part == TRAINING,
             warning=warning,
-            pairs_by=self.settings.metric,
+            metric=self.settings.metric,
+            outcomes={name: self._outcome(name) for name in self.compared},
             # Ranks of the same rows under both models.
             changes=interval_changes(
                 {name: each.scores for name, each in self.compared.items()},
@@ -248,6 +250,14 @@ class TrainReport:
                 **self.evaluation.ranking,
             ),
         )
+
+    def _outcome(self, name: str) -> Outcome:
+        """Return how good a model is, and of the saved one how its fit ended."""
+        each = self.compared[name]
+        quality = [("accuracy", fixed(each.accuracy)), ("AUC", fixed(each.auc))]
+        if name != self.last[0]:
+            return Outcome(quality)
+        return Outcome(quality, self.result.satisfied, self.settings.max_gap, self.result.gap)
 
     def _rank_curves(self) -> Figure:
         reports = {f"{model} ({self.last[1]})": each.report for model, each in self.compared.items()}
