@@ -38,7 +38,7 @@ def test_small_groups_count_in_the_loss_and_not_in_the_promise(people):
         clf.fit(people.X, people.y, sensitive_features=groups)
     assert clf.result_.small_groups == ("few",)
     assert clf.groups_.tolist() == ["f", "few", "m"]
-    assert "too few to judge: few" in str(clf.result_)
+    assert "excluded, too small to evaluate: few" in str(clf.result_)
     known = groups != "few"
     expected = partial_statistical_parity_difference(
         None, clf.decision_function(people.X)[known], sensitive_features=groups[known], interval=(0.0, 0.5)

@@ -39,6 +39,7 @@ from partialfair.metrics import FairnessReport, GapComparison, ReportRow, compar
 from partialfair.metrics.catalogue import report_metrics
 from partialfair.training import NamedConstraint, record_of, setting_of
 from partialfair.utils.checks import check_number
+from partialfair.utils.text import answer_html
 from partialfair.utils.typing import Ints, SmallGroups
 
 if TYPE_CHECKING:
@@ -54,6 +55,10 @@ than looser ones. Every further start takes error from the others: the quantile 
 nine models each, one, two and three starts validated some model equally often (18 times) and three reached
 the loosest on average; other places and shares of the error, of which eight were tried, gave 15 to 19 times.
 """
+
+
+REALISTIC_FACTOR = 30
+"""More than so many times the rows there are is no advice: their number is then mostly noise, too."""
 
 
 def place_starts(n_models: int, n_starts: int = N_STARTS) -> tuple[int, ...]:
@@ -124,7 +129,7 @@ def estimate_rows_needed(
     return round(math.ceil(least / step) * step)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FairnessPath:
     """Models from loose to strict, with their scores and gaps on validation rows.
 
@@ -229,7 +234,8 @@ class FairnessPath:
 
         But with probability ``error`` the gap in the population is at most ``max_gap`` for all of them.
         """
-        ordered = order_by_training_gap(self.points)
+        # Training rows alone say which models violate a limit outside; held-out rows have no influence on it.
+        ordered = order_by_training_gap([one for one in self.points if one.model.result_.satisfied_outside])
         places = certify_places(
             len(ordered), error, lambda k, level: self._bound(ordered[k], level) <= max_gap
         )
@@ -250,12 +256,15 @@ class FairnessPath:
         n_needed = estimate_rows_needed(
             self.validation.n, [row.value for row in rows], [row.radius(level) for row in rows], max_gap
         )
-        advice = (
-            f"no model's estimate is below {max_gap:g}, so more rows alone may not do"
-            if n_needed is None
-            else f"roughly {n_needed:,} rows held out would do, if gaps stay as estimated and bounds come "
-            "closer to them as 1/√n"
-        )
+        if n_needed is None:
+            advice = f"no model's estimate is below {max_gap:g}, so more rows alone may not do"
+        elif n_needed > REALISTIC_FACTOR * self.validation.n:
+            advice = f"the estimates are so close to {max_gap:g} that a realistic sample cannot decide"
+        else:
+            advice = (
+                f"roughly {n_needed:,} rows held out would do, if gaps stay as estimated and bounds come "
+                "closer to them as 1/√n"
+            )
         return (
             f"the lowest upper bound is {lowest:.3g} (at that confidence for all {len(self.points)} models "
             f"at once); {advice}"
@@ -271,7 +280,11 @@ class FairnessPath:
         """
         check_number(max_gap, "max_gap", low=0.0, high=self.record.kind.largest_gap)
         self._check_evaluated()
-        enough = [point for point in self.points if self.gap(point).value <= max_gap]
+        enough = [
+            point
+            for point in self.points
+            if self.gap(point).value <= max_gap and point.model.result_.satisfied_outside
+        ]
         if not enough:
             least = np.nanmin([self.gap(point).value for point in self.points])
             raise InputError(
@@ -366,10 +379,21 @@ class FairnessPath:
         write_page(text, path)
         return None
 
-    def __repr__(self) -> str:
-        rows = f"{len(self.points)} models, judged on {self.validation.n:,} rows {self.evaluated_on}"
+    @property
+    def summary(self) -> str:
+        """How many models, evaluated on what, in a sentence."""
+        return f"{len(self.points)} models, evaluated on {self.validation.n:,} rows {self.evaluated_on}"
+
+    def __str__(self) -> str:
         meaning = "" if self.meaning is None else f"\n{self.meaning}"
-        return f"<FairnessPath of {rows}>\n{self.to_frame().to_string()}{meaning}"
+        return f"{self.summary}\n{self.to_frame().to_string()}{meaning}"
+
+    def __repr__(self) -> str:
+        return f"<FairnessPath: {self.summary}>"
+
+    def _repr_html_(self) -> str:
+        meaning = "" if self.meaning is None else f"\n{self.meaning}"
+        return answer_html(f"{self.summary}{meaning}", self.to_frame().to_html(float_format="{:.3g}".format))
 
 
 def order_by_training_gap(points: Sequence[PathPoint]) -> list[PathPoint]:

@@ -54,6 +54,8 @@ class GroupedConstraint:
         Members from which on a group is large enough.
     n_rows : (n_groups,)
         Number of rows of each group.
+    is_adjoining
+        Whether it was not stated, but limits the gap next to a stated interval.
     """
 
     stated: Constraint
@@ -62,6 +64,7 @@ class GroupedConstraint:
     small: dict[GroupLabel, float]
     min_group_size: float
     n_rows: Floats
+    is_adjoining: bool = False
     _gap_of: list[tuple[Ints, ExactGap]] = field(default_factory=list, init=False, repr=False)
 
     @cached_property
