@@ -155,7 +155,7 @@ class TrainReport:
         figures = f"training gap {gap}, limit {settings.max_gap:g} ({' vs '.join(map(group_name, pair))})"
         if result.satisfied:
             return f"Constraint satisfied: {figures}"
-        reason = "" if result.obstacle is None else f"; {result.obstacle}"
+        reason = "" if result.obstacle is None else f"; {as_options(result.obstacle)}"
         if not (reason or result.satisfied_outside):
             reason = "; gaps next to the interval exceed their limits"
         return f"Constraint NOT satisfied: {figures}{reason}"
