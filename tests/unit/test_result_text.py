@@ -74,6 +74,12 @@ def test_verdicts(result, gaps, changes, sentence):
         assert sentence.split()[1] == ("satisfied:" if stated.satisfied else "NOT")
 
 
+def test_a_larger_tolerance_is_named(result):
+    assert "KKT certificate, to be at most 0.0001: " in str(result)
+    of_trees = str(replace(result, tol=1e-3))
+    assert "to be at most 0.001 (10 times that of linear models by default): " in of_trees
+
+
 def test_without_an_exact_metric(result):
     stated = with_gap(result, float("nan"), max_violation=0.03)
     assert stated.verdict.startswith(

@@ -23,6 +23,9 @@ CHOSEN_IN_TRAINING = (
 )
 """What ``interval="auto"`` means for the figures."""
 
+USUAL_TOL = 1e-4
+"""The default ``tol`` of linear models; trees have a larger one."""
+
 ROUNDING_OF_GAPS = 1e-12
 """By how much an exact gap may exceed what is allowed: sums of fractional weights are not exact."""
 
@@ -342,7 +345,9 @@ class FitResult:
                 f"training accuracy {self.accuracy:.4f}, of the constant model {self.constant_accuracy:.4f}"
                 + (": it is not higher" if self.accuracy <= self.constant_accuracy else "")
             )
-        last = self.history[-1]
+        last, larger = self.history[-1], ""
+        if self.tol > USUAL_TOL:
+            larger = f" ({self.tol / USUAL_TOL:g} times that of linear models by default)"
         of_point = f", surrogate constraints violated by {self.max_violation:.1e}"
         if self.search:
             of_point = f"; of the KKT point {self.kkt.objective:.6g}, exact gap {self.kkt.gap:.4g}"
@@ -350,7 +355,7 @@ class FitResult:
             f"solver: {self.status} after {last.step} steps, {last.passes:,} passes over data, "
             f"{last.seconds:.2f} s",
             f"objective {self.objective:.6g}, of the constant model {self.constant_objective:.6g}{of_point}",
-            f"KKT certificate, to be at most {self.tol:g}: {self.kkt}",
+            f"KKT certificate, to be at most {self.tol:g}{larger}: {self.kkt}",
         ]
         return "\n".join(lines)
 
