@@ -223,11 +223,11 @@ def test_out_beside_json_prints_nothing_but_json(run, scores, tmp_path):
     assert {path.name for path in (tmp_path / "out").iterdir()} == FILES
 
 
-@pytest.mark.parametrize(("threshold", "who"), [(-50, "everybody"), (50, "nobody")])
-def test_a_threshold_that_cuts_nobody_is_pointed_out(run, scores, threshold, who):
+@pytest.mark.parametrize(("threshold", "rows"), [(-50, "every row"), (50, "no row")])
+def test_a_threshold_outside_the_interval_is_pointed_out(run, scores, threshold, rows):
     notes = run("audit", scores, *COLUMNS, "--threshold", threshold, *BAND, "--json").json["notes"]
     assert any(
-        f"the threshold {threshold} has rank" in note and f"{who} inside is selected" in note
+        f"the threshold {threshold} has rank" in note and f"{rows} inside is selected" in note
         for note in notes
     )
     notes = run("audit", scores, *COLUMNS, "--threshold", 0.5, *BAND, "--json").json["notes"]

@@ -118,7 +118,8 @@ class Audit:
         if self.choice is not None:
             names = ("positive_rate", "gap", "low", "high", "confidence")
             values = {name: getattr(self.choice, name) for name in names}
-            choice = {"positions": len(self.choice.candidates), **values}
+            excluded = [group_name(label) for label in self.choice.excluded]
+            choice = {"positions": len(self.choice.candidates), **values, "excluded": excluded}
         record = {
             "schema": "partialfair.audit/1",
             "file": str(self.table.path),
@@ -283,6 +284,7 @@ def _choose_interval(table: ScoreTable, settings: ScoreSettings, positive: Any) 
         confidence=settings.confidence,
         missing_groups=settings.missing_groups,
         higher_is_better=settings.higher_is_better,
+        min_group_size=1 if settings.small_groups == "keep" else settings.min_group_size,
     )
 
 

@@ -232,6 +232,7 @@ def _differences_record(differences: GapComparison) -> dict[str, Any]:
     return {
         row.metric: {
             "difference": row.difference,
+            "reason": row.reason or None,
             "low": row.low,
             "high": row.high,
             "at_least": row.at_least,
@@ -247,7 +248,7 @@ def difference_cells(row: GapDifference) -> list[str]:
     """Write the difference of two gaps by one metric, its confidence interval, and what it shows."""
     metric = METRICS[row.metric]
     if np.isnan(row.difference):
-        return [metric.title, "undefined", "", ""]
+        return [metric.title, f"n/a ({row.reason})" if row.reason else "undefined", "", ""]
     ends = f"{metric.text(row.low)} to {metric.text(row.high)}"
     return [metric.title, metric.text(row.difference), ends, _VERDICTS[row.verdict]]
 

@@ -156,8 +156,8 @@ class Gate:
             raise InputError(f"--fail-metric {self.metric} {reason}{see}")
 
     def passes(self, report: FairnessReport) -> bool:
-        """Whether the number that decides is at most the limit; an undefined gap does not pass."""
-        # NaN compares as False, so that an undefined gap fails.
+        """Whether the number that decides is at most the limit; what is not evaluated does not pass."""
+        # NaN compares as False.
         return self._decisive(report) <= self.limit
 
     def record(self, report: FairnessReport) -> dict[str, Any]:
@@ -168,14 +168,15 @@ class Gate:
             "fail_on": str(self.fail_on),
             "decided_by": _DECIDES[self.fail_on],
             "decisive_value": self._decisive(report),
-            "passed": self.passes(report),
+            "passed": None if report[self.metric].reason else self.passes(report),
+            "reason": report[self.metric].reason or None,
             "p_value": report[self.metric].p_value(self.limit),
         }
 
     def verdict(self, report: FairnessReport) -> Text:
         """Say whether the gate was passed, and what decided."""
         passed, row, metric = self.passes(report), report[self.metric], METRICS[self.metric]
-        gap, kind, bound, reason = "undefined", "", "", ""
+        gap, kind, bound, reason = row.missing_text, "", "", ""
         if self.needs_unseen_rows:
             kind = f" (--fail-on {self.fail_on})"
         if not np.isnan(row.value):
@@ -188,11 +189,14 @@ class Gate:
                 reason = f", {'not ' if passed else ''}shown to exceed it"
             elif self.fail_on is FailureKinds.unproven:
                 reason = f", {'' if passed else 'not '}shown to be at most that"
+        verdict = ("pass", "green") if passed else ("FAIL", "red")
+        if row.reason:
+            verdict = ("NOT EVALUATED", "red")
         # Of the hypothesis that the true gap is at most the limit; nan for metrics without bounds.
         p_value = row.p_value(self.limit)
         return Text.assemble(
             f"\ngate{kind}: {metric.title} gap {gap}{bound}, limit {self.limit:g}: ",
-            ("pass", "green") if passed else ("FAIL", "red"),
+            verdict,
             reason,
             "" if np.isnan(p_value) else f" (p = {p_value:.2g} for a true gap of at most {self.limit:g})",
         )

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from partialfair.cli.intervals import AUTO
+from partialfair.cli.model_record import outside_record
 from partialfair.cli.output import Content, PlainTable, as_options, csv_text, note_line, step
 from partialfair.cli.prepare import Prepared, prepare
 from partialfair.cli.settings import SCORINGS, PathSettings
@@ -89,6 +90,7 @@ class Frontier:
                 **line,
                 "satisfied": point.model.result_.satisfied,
                 "obstacle": point.model.result_.obstacle,
+                "outside": outside_record(point.model.result_),
                 "worst_pair": [group_name(label) for label in self._gap(point).groups],
                 "chosen": point is self.chosen,
             }

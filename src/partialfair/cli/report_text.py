@@ -33,7 +33,7 @@ def print_metrics(report: FairnessReport, metric: str, out: Console, *, unseen: 
             f"At most: with {100 * report.confidence:g} % confidence no pair of groups is further apart."
         )
         claims = f"{report.assurance} {at_most} {claims}"
-    out.print(claims, style="dim")
+    out.print(" ".join(filter(None, [claims, report.ranking_note])), style="dim")
     if metric in report.omitted or len(pairs := report.pairs(metric)) < 2:
         return
     widest = "Pairs" if len(pairs) <= _SHOWN_PAIRS else f"The {_SHOWN_PAIRS} widest of {len(pairs):,} pairs"
@@ -73,7 +73,9 @@ def _metrics_table(report: FairnessReport) -> PlainTable:
             first, second = (percent(rank) for rank in row.ranks)
             where = f"{row.threshold:.4g}: {first.removesuffix(' %')} / {second}"
         title = METRICS[row.metric].title
-        table.add_row(title, *gap_cells(row, row.metric), at_most, _pair(row) + among, where)
+        # Where the threshold lies outside the interval, no pair is worse than another.
+        pair = "" if row.reason else _pair(row) + among
+        table.add_row(title, *gap_cells(row, row.metric), at_most, pair, where)
     return table
 
 
@@ -139,7 +141,7 @@ def gap_sentence(report: FairnessReport, metric: str, *, unseen: bool) -> str:
         return parity_sentence(report, unseen=unseen)
     row, described = report[metric], METRICS[metric]
     if np.isnan(row.value):
-        return f"The {described.title} gap is undefined."
+        return f"The {described.title} gap is {row.missing_text}."
     reach = _reach(row, report) if unseen else ""
     return f"The {described.title} gap is {described.text(row.value)}{reach}, between {_pair(row)}."
 
@@ -162,6 +164,7 @@ def report_record(report: FairnessReport, *, pairs: bool = True) -> dict[str, An
         "metrics": {
             row.metric: {
                 "value": row.value,
+                "reason": row.missing_text if np.isnan(row.value) else None,
                 "low": row.low,
                 "high": row.high,
                 "at_least": row.at_least,

@@ -5,6 +5,7 @@ Nothing here imports numpy: ``--help`` does not wait for it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,7 @@ from partialfair.cli.options import (
     GroupTerms,
     MissingGroups,
     Models,
+    Outside,
     RankWithin,
     Scales,
     SmallGroups,
@@ -54,7 +56,7 @@ HELP_ORDER = (
     *("score", "target", "group", "id_column", "label", "pos_label", "weight", "clusters"),
     *("ids", "drop", "categories"),
     *("max_gaps", "constraint", "requested_interval", "max_gap", "population", "lower_is_better"),
-    *("threshold", "gap_scale", "enforce", "rank_within", "score_range", "apply_map", "max_knots"),
+    *("threshold", "gap_scale", "enforce", "outside", "rank_within", "score_range", "apply_map", "max_knots"),
     *("min_group_size", "max_groups", "small_groups", "missing_groups"),
     *("model", "group_terms", "alpha", "given_alphas", "decision_threshold", "time_limit"),
     *("test_size", "validation", "cv", "scoring", "best", "confidence"),
@@ -459,6 +461,12 @@ class ModelSettings(TableFile, EvaluationSettings):
         "'exact' bounds the gap itself on the training rows, 'surrogate' the paper's smooth stand-in.",
         default="exact",
     )
+    outside: Literal["free", "no_worse"] = request(
+        Outside,
+        "--outside",
+        "'no_worse' limits gaps next to the interval to those of the model without a constraint.",
+        default="free",
+    )
     model: str = fit(
         Models,
         "--model",
@@ -568,6 +576,8 @@ class ModelSettings(TableFile, EvaluationSettings):
                 f"--decision-threshold tune moves decisions away from the score at which --constraint "
                 f"{self.constraint} compares groups; use statistical_parity, or leave it out"
             )
+        if self.outside == "no_worse":
+            self._check_outside()
         if self.time_limit is not None:
             check_number(self.time_limit, "--time-limit", above=0.0)
         # A model with a term for each group cannot score a row without one.
@@ -580,6 +590,21 @@ class ModelSettings(TableFile, EvaluationSettings):
             )
         if self.cv is not None:
             check_count(self.cv, "--cv", low=2)
+
+    def _check_outside(self) -> None:
+        """Refuse what limits next to the interval cannot be added to."""
+        if self.constraint != "statistical_parity":
+            raise InputError(
+                "--outside no_worse limits gaps next to the interval of --constraint statistical_parity, not "
+                f"of {self.constraint}; leave it out"
+            )
+        if self.enforcement != "exact":
+            option = "--population" if self.enforcement == "population" else "--enforce surrogate"
+            raise InputError(f"--outside no_worse limits exact training gaps; leave {option} out")
+        if isinstance(self.interval, Mapping):
+            raise InputError(
+                "--outside no_worse has no meaning when intervals differ by group; give one interval for all"
+            )
 
     def check_savable(self) -> None:
         """Refuse, before any fit, a constraint whose models could not be written."""
@@ -623,6 +648,7 @@ class ModelSettings(TableFile, EvaluationSettings):
             "seed": self.seed,
             "constraint": self.constraint,
             "enforce": self.enforcement,
+            "outside": self.outside,
             "group_terms": self.group_terms,
             "decision_threshold": self.decision_threshold,
             "time_limit": self.time_limit,

@@ -23,8 +23,10 @@ from partialfair.cli.training import (
     fit_population,
     tuned_threshold_note,
 )
+from partialfair.data.groups import group_name
 from partialfair.data.samples import Samples
 from partialfair.exceptions import IdleThresholdWarning
+from partialfair.metrics import FairnessReport
 from partialfair.utils.typing import Floats, IntervalLike
 
 _WITHOUT, _WITH = "without the constraint", "with the constraint"
@@ -74,7 +76,7 @@ def train(settings: TrainSettings) -> TrainReport:
         notes.general.append(chosen_alpha_note(saved))
     if settings.decision_threshold == "tune":
         notes.general.append(tuned_threshold_note(saved))
-    notes.general += _calibration_notes(saved, prepared)
+    notes.general += _calibration_notes(saved, prepared, list(evaluations.values())[-1].report)
     if gate is not None:
         gate.check_measured(list(evaluations.values())[-1].report)
     table_model = prepared.model(saved, saved.result_.satisfied)
@@ -128,13 +130,18 @@ def _evaluate(
     )
 
 
-def _calibration_notes(model: Any, prepared: Prepared) -> list[str]:
-    """Say what the constraint did to the calibration of trees, whose library gives the measure."""
+def _calibration_notes(model: Any, prepared: Prepared, report: FairnessReport) -> list[str]:
+    """Say what the constraint did to the calibration of trees, whose library gives the measure.
+
+    Groups that are too small to evaluate are not named: their errors are mostly noise.
+    """
     if not model.takes_tables or model.constraint is None:
         return []
     part = [name for name in prepared.parts if name != OUT_OF_FOLD][-1]
     rows = prepared.parts[part]
     table = model.calibration(rows.X, rows.y, sensitive_features=rows.groups, sample_weight=rows.weights)
+    evaluated = [group_name(group.group) for group in report.groups]
+    table = table.loc[[name for name in table.index if name in evaluated]]
     # One sentence, on the group that the probabilities suit least.
     worst = table["error_after"].idxmax()
     line = table.loc[worst]

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from partialfair.cli.evaluation import Gate, ScoreEvaluation
-from partialfair.cli.model_record import model_record
+from partialfair.cli.model_record import model_record, outside_record
 from partialfair.cli.output import Content, PlainTable, as_options, csv_text, note_line
 from partialfair.cli.pictures import draw_densities, draw_rank_curves
 from partialfair.cli.prepare import OUT_OF_FOLD, TRAINING, Prepared
@@ -18,6 +18,7 @@ from partialfair.cli.report_text import gap_sentence, print_metrics, report_reco
 from partialfair.cli.settings import TrainSettings
 from partialfair.cli.training import Notes
 from partialfair.data.groups import group_name
+from partialfair.data.intervals import as_interval_set, ranks_text
 from partialfair.estimators import FitResult
 from partialfair.metrics.catalogue import METRICS
 from partialfair.optimization.solvers import GOOD
@@ -138,6 +139,9 @@ class TrainReport:
                 return answer
             return f"promise NOT kept: {answer}; {as_options(result.obstacle or '')}"
         gap = f"the {METRICS[settings.metric].title} gap of the training rows is {result.gap:.4g}"
+        if not result.satisfied_outside:
+            reason = "those next to the interval exceed their limits"
+            return f"promise NOT kept: {gap}, but {as_options(result.obstacle or reason)}"
         if result.satisfied:
             return f"promise kept: {gap}, at most {settings.max_gap:g} was asked for"
         reason = "" if result.obstacle is None else f" (in the way: {result.obstacle})"
@@ -276,6 +280,12 @@ class TrainReport:
         """Say whether the constraint is satisfied, and what to do if not."""
         if self.answer is not None:
             out.print(Text(self.answer, style="" if self.result.satisfied else "red"))
+        for piece in outside_record(self.result):
+            where = ranks_text(as_interval_set(tuple(piece["interval"])))
+            out.print(
+                f"next to the interval, ranks {where}: training gap {piece['gap']:.4g}, "
+                f"{piece['limit']:.4g} without a constraint"
+            )
         if self.result.satisfied is False:
             larger = "more rows, or a larger --test-size, bring bounds closer; "
             more = larger if self.settings.population else ""

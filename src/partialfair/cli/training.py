@@ -47,6 +47,7 @@ def build_estimator(settings: TableFitSettings) -> PartialFairEstimator:
         "interval": settings.interval,
         "gap_scale": settings.gap_scale,
         "enforce": settings.enforcement,
+        "outside": settings.outside,
         "higher_is_better": settings.higher_is_better,
         "min_group_size": settings.constrained_size,
         "missing_groups": settings.missing_groups,

@@ -71,6 +71,13 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         trained, for ``max_gap`` and for less; rows held out show of which the gap on new people is, with
         ``confidence``, at most ``max_gap``; and of these the best is taken. If there is none, the status is
         NOT_CERTIFIED and a warning says how far it is; ``result_.population`` has the figures.
+    outside
+        ``"free"``, or ``"no_worse"``: the gaps next to the interval are limited, too. The ranks on each side,
+        as wide as the interval and as far as there are any (of a union: the pieces of its complement), may
+        have no larger exact training gap than the model without a constraint and the same ``alpha`` has
+        there. ``result_.outside`` and ``result_.outside_gaps`` have the limits and the gaps; if one is
+        exceeded, ``result_.satisfied`` is False. For statistical parity with ``enforce="exact"``, and one
+        interval for all groups.
     confidence
         Of a promise about new people, choosing among models included; between 0 and 1.
     validation
@@ -215,6 +222,7 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         max_gap: float = 0.05,
         gap_scale: GapScale = "interval",
         enforce: Literal["exact", "surrogate", "population"] = "exact",
+        outside: Literal["free", "no_worse"] = "free",
         confidence: float = 0.95,
         validation: float | tuple[Any, ...] = 0.2,
         n_points: int = 10,
@@ -249,6 +257,7 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         self.max_gap = max_gap
         self.gap_scale = gap_scale
         self.enforce = enforce
+        self.outside = outside
         self.confidence = confidence
         self.validation = validation
         self.n_points = n_points

@@ -222,6 +222,7 @@ class FairnessPath:
                 f"{len(np.unique(self.folds))} models, one for each fold; leave cv out and hold rows out, or "
                 "choose by_estimate"
             )
+        self._check_evaluated()
         return tuple(self.certify(max_gap, 1 - confidence))
 
     def certify(self, max_gap: float, error: float) -> dict[PathPoint, float]:
@@ -229,7 +230,8 @@ class FairnessPath:
 
         But with probability ``error`` the gap in the population is at most ``max_gap`` for all of them.
         """
-        ordered = order_by_training_gap(self.points)
+        # Training rows alone say which models violate a limit outside; held-out rows have no influence on it.
+        ordered = order_by_training_gap([one for one in self.points if one.model.result_.satisfied_outside])
         places = certify_places(
             len(ordered), error, lambda k, level: self._bound(ordered[k], level) <= max_gap
         )
@@ -270,14 +272,28 @@ class FairnessPath:
         Without a guarantee: the estimate may be too small by chance, and choosing makes that likelier.
         """
         check_number(max_gap, "max_gap", low=0.0, high=self.record.kind.largest_gap)
-        enough = [point for point in self.points if self.gap(point).value <= max_gap]
+        self._check_evaluated()
+        enough = [
+            point
+            for point in self.points
+            if self.gap(point).value <= max_gap and point.model.result_.satisfied_outside
+        ]
         if not enough:
-            least = min(self.gap(point).value for point in self.points)
+            least = np.nanmin([self.gap(point).value for point in self.points])
             raise InputError(
                 f"no model of the path has an estimated gap of at most {max_gap:g} {self.evaluated_on}; "
                 f"the smallest is {least:.3g}; add smaller max_gaps"
             )
         return find_best(enough).model
+
+    def _check_evaluated(self) -> None:
+        """Refuse to choose by a gap that is not evaluated for any model: a 0 there is no merit."""
+        rows = [self.gap(point) for point in self.points]
+        if all(row.reason for row in rows):
+            raise InputError(
+                f"{self.record.metric} is not evaluated for any model of the path ({rows[0].reason}); choose "
+                "an interval that contains the selection rate, or constraint='statistical_parity'"
+            )
 
     def compare(self, point_a: PathPoint, point_b: PathPoint, confidence: float = 0.95) -> GapComparison:
         """Return by how much the second model's gaps differ from the first's on the validation rows.

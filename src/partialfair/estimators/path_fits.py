@@ -166,7 +166,7 @@ def fit_chain(
     points = [] if points is None else points
     settings = estimator.get_params(deep=False)
     # Solvers given as objects, which may need constraints, and their steps are not for the first.
-    freed = {"constraint": None, "solver": "auto", "max_iter": None}
+    freed = {"constraint": None, "outside": "free", "solver": "auto", "max_iter": None}
     model = estimator._copy_unfitted().set_params(warm_start=True, **freed)
     if alpha is not None:
         model.set_params(alpha=alpha)

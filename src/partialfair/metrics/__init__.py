@@ -7,6 +7,12 @@ ranks 5–30 %, score percentiles 70–95, or 5–30.
 
 from partialfair.metrics.calibration import CalibrationByGroup, GroupCalibration, calibration_by_group
 from partialfair.metrics.choice import IntervalChoice, choose_interval
+from partialfair.metrics.elsewhere import (
+    ElsewhereComparison,
+    GapElsewhere,
+    compare_elsewhere,
+    gap_elsewhere,
+)
 from partialfair.metrics.evaluation import GroupSummary, SmallGroup
 from partialfair.metrics.map import IntervalGap, RankCurve, UnfairnessMap, rank_curve, unfairness_map
 from partialfair.metrics.membership import band_changes, band_membership
@@ -24,9 +30,11 @@ from partialfair.metrics.report import FairnessReport, ReportRow, fairness_repor
 
 __all__ = [
     "CalibrationByGroup",
+    "ElsewhereComparison",
     "FairnessReport",
     "GapComparison",
     "GapDifference",
+    "GapElsewhere",
     "GroupCalibration",
     "GroupSummary",
     "IntervalChoice",
@@ -39,8 +47,10 @@ __all__ = [
     "band_membership",
     "calibration_by_group",
     "choose_interval",
+    "compare_elsewhere",
     "compare_gaps",
     "fairness_report",
+    "gap_elsewhere",
     "inter_group_pairwise_difference",
     "intra_group_pairwise_difference",
     "partial_demographic_parity_difference",

@@ -41,7 +41,7 @@ class GroupCalibration:
     difference: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CalibrationByGroup:
     """What `calibration_by_group` measured.
 
@@ -61,6 +61,12 @@ class CalibrationByGroup:
     shares: Floats
     mean_scores: Floats
     positive_rates: Floats
+
+    def __repr__(self) -> str:
+        return (
+            f"<CalibrationByGroup of {len(self.groups)} groups: largest error {self.worst_error:.3f}, "
+            f"largest difference {self.worst_difference:.3f}>"
+        )
 
     @property
     def worst_error(self) -> float:

@@ -8,12 +8,13 @@ from typing import Literal
 
 import numpy as np
 
-from partialfair.data.intervals import IntervalSet
+from partialfair.data.intervals import RANK_TOLERANCE, IntervalSet
 from partialfair.exceptions import InputError
 from partialfair.metrics import differences, partial
 from partialfair.metrics.bounds import Differences
 from partialfair.metrics.inputs import ScoredGroups, Setting
 from partialfair.metrics.resampling import Resamples, resample
+from partialfair.metrics.thresholds import OUTSIDE, is_outside_everywhere
 from partialfair.utils.text import fixed
 
 
@@ -94,6 +95,12 @@ class Metric:
         if self.needs_threshold and setting.threshold is None:
             needs.append("a threshold")
         return f"needs {' and '.join(needs)}" if needs else ""
+
+    def why_not_evaluated(self, scored: ScoredGroups, setting: Setting, gap: float) -> str:
+        """Say why a gap says nothing, or nothing: it is 0 as the threshold lies outside all intervals."""
+        if not self.proportions or not gap <= RANK_TOLERANCE:
+            return ""
+        return OUTSIDE if is_outside_everywhere(scored, setting, self.proportions) else ""
 
     def n_members(self, scored: ScoredGroups, setting: Setting) -> list[float]:
         """Effective members of each group, of its scarcer label where labels count, that it compares."""

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from partialfair.data.groups import LABEL_KINDS, MAX_GROUPS, Groups, enough, group_name, members_text
-from partialfair.data.intervals import ranks_text
 from partialfair.exceptions import IdleThresholdWarning, InputError, SmallGroupWarning
 from partialfair.metrics.catalogue import METRICS, Metric, choose_metrics
 from partialfair.metrics.inputs import (
@@ -25,12 +24,12 @@ from partialfair.metrics.inputs import (
     ScoredGroups,
     Setting,
     check_gap_scale,
-    oriented,
     positives,
     ranked_threshold,
     scored_groups,
     sorted_group,
 )
+from partialfair.metrics.thresholds import threshold_messages
 from partialfair.utils.checks import check_choice, check_count, check_fraction
 from partialfair.utils.text import listed
 from partialfair.utils.typing import (
@@ -50,13 +49,6 @@ TOO_FEW = "too few to judge"
 
 # Label of the group that small ones are merged into.
 MERGED = "small groups"
-
-# Which rows are selected, whatever the scores inside, if a threshold's rank lies there.
-_SELECTED = {
-    "before": "nobody inside is selected",
-    "after": "everybody inside is selected",
-    "between": "a fixed share inside is selected",
-}
 
 
 @dataclass(frozen=True)
@@ -217,7 +209,8 @@ def evaluate_scores(
         tuple(name for name in names if not omitted[name]),
     )
     # Warnings are issued here, so that they point to the caller of the public function.
-    for message in _threshold_messages(scored, setting, few.get("equal_opportunity", ())):
+    without_positives = [group.group for group in few.get("equal_opportunity", ())]
+    for message in threshold_messages(scored, setting, without_positives):
         warnings.warn(message, IdleThresholdWarning, stacklevel=3)
     for message in _small_group_messages(evaluated, few.get("equalized_odds", ()), min_group_size):
         warnings.warn(message, SmallGroupWarning, stacklevel=3)
@@ -370,51 +363,3 @@ def _small_group_messages(
         noise = f"gaps measured on fewer than {MIN_MEMBERS} are mostly noise"
         messages.append(f"few in the interval: {listed(scarce)}; {noise}")
     return messages
-
-
-def _threshold_messages(
-    scored: ScoredGroups, setting: Setting, without_positives: Sequence[SmallGroup]
-) -> list[str]:
-    """Say where ``F̄_k(θ̂)`` lies outside the interval of group k: before, between or after its parts.
-
-    Then the proportion P_k(θ̂) stays what it is however the scores inside are ordered, so that a gap of 0 is
-    no merit. The rank is that among the rows compared: all members, and also the positives where ranks are
-    counted among those with the same label.
-    """
-    if setting.threshold is None:
-        return []
-    compared = [(scored, "in")]
-    if setting.rank_within == "group_and_label" and scored.groups[0].positive is not None:
-        skipped = [group.group for group in without_positives]
-        labelled = [group.with_label(True) for group in scored if group.label not in skipped]
-        groups = tuple(group for group in labelled if group.n)
-        if len(groups) > 1:
-            compared.append((replace(scored, groups=groups), "among the positives of"))
-    messages = [_threshold_message(groups, setting.threshold, among) for groups, among in compared]
-    return [message for message in messages if message]
-
-
-def _threshold_message(scored: ScoredGroups, threshold: float, among: str) -> str:
-    ranks = [float(group.rank(threshold)) for group in scored]
-    sides = [group.interval.side(rank) for group, rank in zip(scored, ranks, strict=True)]
-    outside = [k for k, side in enumerate(sides) if side != "inside"]
-    if not outside:
-        return ""
-    names = [f"{100 * ranks[k]:.3g} % {among} {scored.groups[k].name}" for k in outside]
-    where = f"outside the interval {ranks_text(scored.groups[0].interval)}"
-    if scored.intervals_differ:
-        where = "outside their intervals" if len(outside) > 1 else "outside its interval"
-    kinds = {sides[k] for k in outside}
-    selected = "nobody or everybody inside is selected"
-    if len(kinds) == 1 or "between" in kinds:
-        selected = _SELECTED["between" if "between" in kinds else kinds.pop()]
-    consequence = f"{selected} there, whatever the scores inside"
-    proportions = [float(group.interval.passed(np.array(r))) for group, r in zip(scored, ranks, strict=True)]
-    if len(outside) == len(scored) and np.ptp(proportions) == 0:
-        consequence = f"{_SELECTED[sides[0]]}, so gaps at the threshold are 0 whatever the scores inside"
-    low, high = f"{100 * min(ranks):.3g} %", f"{100 * max(ranks):.3g} %"
-    rates = f"rate {low}" if low == high else f"rates {low} to {high}"
-    return (
-        f"the threshold {oriented(threshold, scored.higher_is_better):g} has rank {listed(names)}, {where}: "
-        f"{consequence}; choose an interval that contains the selection {rates}, or another threshold"
-    )

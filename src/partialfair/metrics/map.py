@@ -7,18 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from partialfair.data.groups import group_name
 from partialfair.exceptions import InputError
 from partialfair.metrics import grid
 from partialfair.metrics.inputs import ScoredGroups, check_gap_scale, oriented, scored_groups
 from partialfair.metrics.map_radii import MapRadii
 from partialfair.utils.checks import check_count, check_fraction
+from partialfair.utils.notebook import result_html
+from partialfair.utils.text import fixed, shorten
 from partialfair.utils.typing import ArrayLike, Floats, GapScale, GroupLabel, Ints, MissingGroups
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-@dataclass(frozen=True, eq=False)
+# Widths of which the largest gap is shown; the first is that of the verdict.
+_WIDTHS = (0.25, 0.1, 0.5)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class RankCurve:
     """Ranks of thresholds from the best to the worst in every group.
 
@@ -38,6 +45,9 @@ class RankCurve:
     ranks: Floats
     labels: tuple[GroupLabel, ...]
     higher_is_better: bool = True
+
+    def __repr__(self) -> str:
+        return f"<RankCurve of {len(self.labels)} groups at {self.thresholds.size:,} thresholds>"
 
     def plot(self, *, ax: Axes | None = None, **options: Any) -> Axes:
         """Draw the curve; see `partialfair.plotting.plot_rank_curve`, which names the options."""
@@ -107,7 +117,7 @@ class IntervalGap:
     groups: tuple[GroupLabel, GroupLabel]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class UnfairnessMap:
     """Gaps of all intervals ``[i/n, j/n)``, counted from the best.
 
@@ -137,6 +147,49 @@ class UnfairnessMap:
     gap_scale: GapScale
     confidence: float
     higher_is_better: bool = True
+
+    def __repr__(self) -> str:
+        n_groups = len({label for pair in self.pairs for label in pair})
+        return f"<UnfairnessMap of {self.n_intervals:,} intervals and {n_groups} groups. {self.verdict}>"
+
+    def _repr_html_(self) -> str:
+        percents = f"{100 * self.confidence:g}%"
+        rows = []
+        for found in map(self._widest_of, _WIDTHS):
+            low, high = found.interval
+            rows.append(
+                [
+                    f"{100 * (high - low):.4g}%",
+                    f"{100 * low:.4g}–{100 * high:.4g}%",
+                    fixed(found.value),
+                    f"{fixed(found.low)} to {fixed(found.high)}",
+                    " / ".join(map(group_name, found.groups)),
+                ]
+            )
+        note = (
+            f"With {percents} confidence the gaps of all {self.n_intervals:,} intervals lie in their bands, "
+            "simultaneously: an interval may be chosen after looking."
+        )
+        columns = ["width", "ranks", "largest gap", f"{percents} band", "between"]
+        return result_html(self.verdict, columns, rows, notes=[note], draw=lambda ax: self.plot(ax=ax))
+
+    @property
+    def verdict(self) -> str:
+        """The largest gap of intervals a quarter wide, where it is, and whether it is shown."""
+        found = self._widest_of(_WIDTHS[0])
+        low, high = found.interval
+        between = " and ".join(shorten(group_name(label)) for label in found.groups)
+        shown = "Gap shown" if found.low > 0 else "No gap shown"
+        band = f"{100 * self.confidence:g}% band {fixed(found.low)} to {fixed(found.high)}"
+        return (
+            f"{shown}: of intervals {100 * (high - low):.4g}% wide the largest gap is {fixed(found.value)} "
+            f"({band}), on ranks {100 * low:.4g}–{100 * high:.4g}%, between {between}."
+        )
+
+    def _widest_of(self, width: float) -> IntervalGap:
+        """Return the interval with the largest gap, of about that width."""
+        step = max(round(width * (self.edges.size - 1)), 1)
+        return self.widest(float(self.edges[step]))
 
     @property
     def n_intervals(self) -> int:

@@ -100,6 +100,9 @@ class GapDifference:
     p_value
         Of the null hypothesis that B's true gap is at least A's, one-sided: small values speak for B. It is
         at most ``1 − confidence`` just where ``at_most`` is below 0.
+    reason
+        Why the metric is not evaluated, the difference being nan: the threshold lies outside the interval
+        under one of the models; else empty.
     """
 
     metric: str
@@ -111,6 +114,7 @@ class GapDifference:
     at_least: float
     at_most: float
     p_value: float
+    reason: str = ""
 
     @property
     def verdict(self) -> Verdict:
@@ -155,7 +159,13 @@ class GapComparison:
         return pd.DataFrame(lines, columns=columns).set_index("metric")
 
     def __repr__(self) -> str:
-        return f"<GapComparison of {len(self.rows)} metrics>\n{self.to_frame().to_string()}"
+        shown = "; ".join(
+            f"{row.metric} {METRICS[row.metric].text(row.difference)}, {row.verdict}" for row in self.rows[:1]
+        )
+        return f"<GapComparison of {len(self.rows)} metrics: {shown}>"
+
+    def __str__(self) -> str:
+        return f"{self!r}\n{self.to_frame().to_string()}"
 
 
 def compare_gaps(
@@ -342,9 +352,12 @@ def _difference(
     """Return the line of one metric; see the module's text."""
     metric = METRICS[name]
     models = [(model.compared(name), model.setting) for model in (a, b)]
-    gap_a, gap_b = (metric.gap(*model).value for model in models)
+    gaps = [metric.gap(*model).value for model in models]
+    reasons = [metric.why_not_evaluated(*model, gap) for model, gap in zip(models, gaps, strict=True)]
+    gap_a, gap_b = (float("nan") if reason else gap for gap, reason in zip(gaps, reasons, strict=True))
     if np.isnan([gap_a, gap_b]).any():
-        return GapDifference(name, gap_a, gap_b, *[float("nan")] * 6)
+        nan = float("nan")
+        return GapDifference(name, gap_a, gap_b, nan, nan, nan, nan, nan, nan, reason=max(reasons))
     # Each end of the interval may miss with half of the probability, a bound with all of it.
     errors = ((1 - confidence) / 2, 1 - confidence)
     if metric.proportions:

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from partialfair.data.groups import LABEL_KINDS
-from partialfair.data.intervals import IntervalSet
-from partialfair.exceptions import UndefinedGapWarning
+from partialfair.data.intervals import RANK_TOLERANCE, IntervalSet
+from partialfair.exceptions import IdleThresholdWarning, UndefinedGapWarning
 from partialfair.metrics.inputs import (
     GroupScores,
     ScoredGroups,
@@ -30,6 +30,7 @@ from partialfair.metrics.inputs import (
     scored_groups,
 )
 from partialfair.metrics.sweep import MANY_GROUPS, pair_aucs, pair_gap, parity_gaps
+from partialfair.metrics.thresholds import is_outside_everywhere, threshold_message
 from partialfair.utils.typing import (
     ArrayLike,
     Floats,
@@ -159,12 +160,19 @@ def partial_demographic_parity_difference(
         would select every probability.
     y_true, y_score, sensitive_features, interval, gap_scale, sample_weight, higher_is_better, missing_groups
         As in `partial_statistical_parity_difference`.
+
+    Warns
+    -----
+    IdleThresholdWarning
+        If the gap is 0 because the threshold's rank lies outside the interval in every group: then none, or
+        all, of the rows inside are selected, whatever their scores. Reports call that metric not evaluated.
     """
     scored = scored_groups(
         y_score, sensitive_features, interval, sample_weight, None, higher_is_better, missing_groups
     )
     check_gap_scale(gap_scale, scored)
-    return demographic_parity_gap(scored, Setting(gap_scale, ranked_threshold(scored, threshold))).value
+    setting = Setting(gap_scale, ranked_threshold(scored, threshold))
+    return _warn_if_outside(demographic_parity_gap(scored, setting), scored, setting, (None,))
 
 
 def partial_group_auc_difference(
@@ -240,6 +248,11 @@ def partial_equal_opportunity_difference(
     float
         Gap of the worst pair, in [0, 1]; nan with a warning if some group has no positives in the interval
         (on the absolute scale: no positives at all, since T_k = 0 is then defined).
+
+    Warns
+    -----
+    IdleThresholdWarning
+        As `partial_demographic_parity_difference`.
     """
     positive = positives(y_true, pos_label)
     scored = scored_groups(
@@ -247,7 +260,7 @@ def partial_equal_opportunity_difference(
     )
     check_gap_scale(gap_scale, scored)
     setting = Setting(gap_scale, ranked_threshold(scored, threshold), rank_within)
-    return equal_opportunity_gap(scored, setting).value
+    return _warn_if_outside(equal_opportunity_gap(scored, setting), scored, setting, (True,))
 
 
 def partial_equalized_odds_difference(
@@ -279,6 +292,11 @@ def partial_equalized_odds_difference(
     -------
     float
         Gap of the worst pair, in [0, 1].
+
+    Warns
+    -----
+    IdleThresholdWarning
+        As `partial_demographic_parity_difference`, if that is so among positives and negatives.
     """
     positive = positives(y_true, pos_label)
     scored = scored_groups(
@@ -286,7 +304,7 @@ def partial_equalized_odds_difference(
     )
     check_gap_scale(gap_scale, scored)
     setting = Setting(gap_scale, ranked_threshold(scored, threshold), rank_within)
-    return equalized_odds_gap(scored, setting).value
+    return _warn_if_outside(equalized_odds_gap(scored, setting), scored, setting, (True, False))
 
 
 def inter_group_pairwise_difference(
@@ -355,6 +373,23 @@ def intra_group_pairwise_difference(
         y_score, sensitive_features, (0.0, 1.0), sample_weight, positive, higher_is_better, missing_groups
     )
     return intra_group_gap(scored, Setting(ties=ties)).value
+
+
+def _warn_if_outside(
+    gap: WorstGap, scored: ScoredGroups, setting: Setting, labels: tuple[bool | None, ...]
+) -> float:
+    """Return the value; warn if it is 0 because the threshold lies outside the interval."""
+    if gap.value <= RANK_TOLERANCE and is_outside_everywhere(scored, setting, labels):
+        assert setting.threshold is not None
+        (label, *_) = labels
+        if label is None or setting.rank_within == "group":
+            message = threshold_message(scored, setting.threshold)
+        else:
+            groups = tuple(group.with_label(label) for group in scored)
+            among = f"among the {LABEL_KINDS[label]} of"
+            message = threshold_message(replace(scored, groups=groups), setting.threshold, among)
+        warnings.warn(message, IdleThresholdWarning, stacklevel=3)
+    return gap.value
 
 
 def statistical_parity_gap(scored: ScoredGroups, setting: Setting) -> WorstGap:

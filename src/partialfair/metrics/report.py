@@ -12,7 +12,8 @@ import numpy as np
 
 from partialfair.data.groups import MAX_GROUPS, Groups, group_name, label_kind
 from partialfair.metrics.bounds import Fluctuation, bound_fluctuation
-from partialfair.metrics.catalogue import METRICS, draw_groups
+from partialfair.metrics.catalogue import METRICS, Metric, draw_groups
+from partialfair.metrics.elsewhere import GapElsewhere, groups_gap_elsewhere
 from partialfair.metrics.evaluation import (
     MERGED,
     TOO_FEW,
@@ -22,9 +23,12 @@ from partialfair.metrics.evaluation import (
     evaluate_scores,
     summarize_group,
 )
-from partialfair.metrics.inputs import ScoredGroups
+from partialfair.metrics.inputs import ScoredGroups, Setting
+from partialfair.metrics.partial import WorstGap, labelled_proportion, selected_proportion
 from partialfair.metrics.proportions import ProportionGaps, estimate_proportions
+from partialfair.metrics.verdict import Verdict, gap_text, name_of, state_verdict, summarize_report
 from partialfair.utils.checks import random_generator
+from partialfair.utils.notebook import result_html
 from partialfair.utils.typing import (
     ArrayLike,
     GapScale,
@@ -37,6 +41,7 @@ from partialfair.utils.typing import (
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -65,6 +70,11 @@ class ReportRow:
         itself, or less and more where ties make it uncertain which scores belong to the interval.
     largest
         The largest gap that there can be: 1 for proportions.
+    reason
+        Why the metric is not evaluated, its value being nan: "threshold outside the interval"; else empty.
+    worse_off
+        The group of the worst pair of which fewer are selected, or above the score at which they differ most;
+        None for metrics of pairs of rows, and where the gap is 0.
     """
 
     metric: str
@@ -82,8 +92,17 @@ class ReportRow:
     least: float
     most: float
     largest: float
+    reason: str = ""
+    worse_off: GroupLabel | None = None
+
+    @property
+    def missing_text(self) -> str:
+        """What stands in place of a gap that is nan."""
+        return f"n/a ({self.reason})" if self.reason else "undefined"
 
     def __repr__(self) -> str:
+        if np.isnan(self.value):
+            return f"<{self.metric}: {self.missing_text}>"
         pair = " / ".join(map(group_name, self.groups))
         return f"<{self.metric}: {self.value:.4g} ({self.low:.4g} to {self.high:.4g}), {pair}>"
 
@@ -234,6 +253,15 @@ class FairnessReport:
         return f"{each}; all {self._n_intervals} at once with at least {100 * self.joint_confidence:.3g} %."
 
     @property
+    def ranking_note(self) -> str:
+        """Among which rows metrics of one label count ranks; empty where nothing depends on it."""
+        labelled = any(set(METRICS[row.metric].proportions) - {None} for row in self.rows)
+        if not labelled or all(group.interval.parts == ((0.0, 1.0),) for group in self.scored):
+            return ""
+        rows = "all members of a group" if self.rank_within == "group" else "a group's members with the label"
+        return f"Metrics of one label count ranks among {rows}."
+
+    @property
     def joint_confidence(self) -> float:
         """Confidence that all m intervals hold simultaneously, at least: ``1 − m (1 − confidence)``."""
         return max(0.0, 1 - self._n_intervals * (1 - self.confidence))
@@ -242,10 +270,76 @@ class FairnessReport:
     def _n_intervals(self) -> int:
         return sum(row.fluctuation is not None for row in self.rows)
 
+    @property
+    def verdict(self) -> Verdict:
+        """The answer by statistical parity: finding, direction, size, confidence, and what may be claimed."""
+        return state_verdict(self)
+
+    def summary(self) -> str:
+        """Return a paragraph for a memo: what was compared, the verdict, other gaps, what was left out."""
+        return summarize_report(self)
+
     def __repr__(self) -> str:
-        table = self.to_frame().to_string()
         coverage = f"; {self.coverage}" if self.coverage else ""
-        return f"<FairnessReport of {len(self.rows)} metrics, {len(self.groups)} groups{coverage}>\n{table}"
+        n_metrics, n_groups = len(self.rows), len(self.scored)
+        verdict = self.verdict
+        found = (
+            "" if verdict.metric in self.omitted or not self.rows else f" {gap_text(self[verdict.metric])}"
+        )
+        return (
+            f"<FairnessReport: {verdict.finding}, {verdict.metric}{found}; {n_metrics} metrics, {n_groups} "
+            f"groups{coverage}>"
+        )
+
+    def __str__(self) -> str:
+        columns, rows = self._table()
+        widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+            for line in (columns, *rows)
+        ]
+        coverage = [f"Not included: {self.coverage}."] if self.coverage else []
+        return "\n".join([str(self.verdict), "", *lines, "", *coverage, *self._notes()])
+
+    def _repr_html_(self) -> str:
+        columns, rows = self._table()
+        coverage = f" Not included: {self.coverage}." if self.coverage else ""
+
+        def draw(ax: Axes) -> None:
+            from partialfair.metrics.map import groups_curve
+
+            interval = None if self.scored.intervals_differ else self.scored.groups[0].interval.parts
+            groups_curve(self.scored, 500).plot(interval=interval, ax=ax)
+
+        return result_html(f"{self.verdict}{coverage}", columns, rows, notes=self._notes(), draw=draw)
+
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        """Return one line per metric, as texts: the gap, one pair of limits, and the direction."""
+        columns = ["metric", "gap", f"{100 * self.confidence:g}% interval", "worse off", "compared with"]
+        rows = []
+        for row in self.rows:
+            text, groups = METRICS[row.metric].text, [name_of(label) for label in row.groups]
+            if np.isnan(row.value):
+                gap = [row.missing_text, "", "", ""]
+            elif row.worse_off is None:  # it has no direction
+                gap = [text(row.value), f"{text(row.low)} to {text(row.high)}", "", " / ".join(groups)]
+            else:
+                worse = row.groups.index(row.worse_off)
+                direction = [groups[worse], groups[1 - worse]]
+                gap = [text(row.value), f"{text(row.low)} to {text(row.high)}", *direction]
+            rows.append([METRICS[row.metric].title, *gap])
+        return columns, rows
+
+    def _notes(self) -> list[str]:
+        """Explain the limits that the table shows, and those that it does not."""
+        notes = [
+            f"Limits are two-sided: with {100 * self.confidence:g}% confidence the largest gap in the "
+            f"population lies between them. {self.assurance}",
+            "to_frame() also has one-sided limits, at_least and at_most, for questions on one side (is the "
+            "gap at most 0.1?): each is nearer to the gap than the end of an interval, as it can miss on one "
+            "side only. So a lower limit may be above 0 where the interval begins at 0.",
+        ]
+        return [*notes, *filter(None, [self.ranking_note])]
 
     def __getitem__(self, metric: str) -> ReportRow:
         """Return the row of one metric; a missing one says why it was left out."""
@@ -301,6 +395,19 @@ class FairnessReport:
             self._pairs[metric] = sorted(gaps, key=lambda gap: -gap.value)
         return list(self._pairs[metric])
 
+    def elsewhere(self) -> GapElsewhere | None:
+        """Return the largest gap outside the interval; see `gap_elsewhere`. None of intervals by group."""
+        if self.scored.intervals_differ:
+            return None
+        return groups_gap_elsewhere(
+            self.scored,
+            gap_scale=self.gap_scale,
+            confidence=self.confidence,
+            n_resamples=self.n_resamples,
+            min_group_size=self.min_group_size,
+            rng=np.random.default_rng(0),
+        )
+
     def pairs_frame(self) -> pd.DataFrame:
         """One line per metric and pair of groups, the widest gap of each metric first; see `pairs`."""
         import pandas as pd
@@ -318,7 +425,7 @@ class FairnessReport:
         import pandas as pd
 
         ends = ["value", "low", "high", "at_least", "at_most"]
-        place = ["group_a", "group_b", "score", "rank_a", "rank_b", "n_a", "n_b"]
+        place = ["group_a", "group_b", "score", "rank_a", "rank_b", "n_a", "n_b", "worse_off", "reason"]
         lines = [
             (
                 row.metric,
@@ -327,6 +434,8 @@ class FairnessReport:
                 row.threshold,
                 *row.ranks,
                 *row.sizes,
+                None if row.worse_off is None else group_name(row.worse_off),
+                row.reason,
             )
             for row in self.rows
         ]
@@ -477,11 +586,14 @@ def metric_row(
 ) -> ReportRow:
     """Return the line of one metric; see `fairness_report`."""
     metric, setting, scored = METRICS[name], evaluated.setting, evaluated.compared(name)
-    gap = metric.gap(scored, setting).in_units(scored.higher_is_better)
+    ranked_gap = metric.gap(scored, setting)
+    gap = ranked_gap.in_units(scored.higher_is_better)
     sizes = {group.label: group.n for group in scored}
     fluctuation: Fluctuation | ProportionGaps | None = None
-    low = high = at_least = at_most = least = most = float("nan")
-    if not np.isnan(gap.value):
+    value = low = high = at_least = at_most = least = most = float("nan")
+    reason = metric.why_not_evaluated(scored, setting, gap.value)
+    if not (reason or np.isnan(gap.value)):
+        value = gap.value
         if metric.proportions:
             fluctuation = estimate_proportions(scored, setting, metric.proportions, confidence)
         else:
@@ -501,6 +613,25 @@ def metric_row(
         high, at_most = (min(metric.largest, most + fluctuation.above(error)) for error in errors)
     pair = (sizes[gap.groups[0]], sizes[gap.groups[1]])
     place = (gap.groups, gap.threshold, gap.ranks, pair, gap.label)
-    return ReportRow(
-        name, gap.value, low, high, *place, at_least, at_most, fluctuation, least, most, metric.largest
-    )
+    bounds = (at_least, at_most, fluctuation, least, most)
+    worse_off = None if np.isnan(value) else find_worse_off(metric, scored, setting, ranked_gap)
+    return ReportRow(name, value, low, high, *place, *bounds, metric.largest, reason, worse_off)
+
+
+def find_worse_off(
+    metric: Metric, scored: ScoredGroups, setting: Setting, gap: WorstGap
+) -> GroupLabel | None:
+    """Return the group of the worst pair of which fewer are above the threshold; None where there is none."""
+    labels = metric.proportions or (None,)
+    if gap.value == 0 or not np.isfinite(gap.threshold):
+        return None
+    label = gap.label if len(labels) > 1 else labels[0]
+    at_threshold = replace(setting, threshold=gap.threshold)
+    of_pair = [next(group for group in scored if group.label == name) for name in gap.groups]
+    proportions = [
+        selected_proportion(group, at_threshold)
+        if label is None
+        else labelled_proportion(group, at_threshold, label)
+        for group in of_pair
+    ]
+    return gap.groups[int(np.argmin(proportions))]

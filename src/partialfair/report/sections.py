@@ -117,7 +117,7 @@ def audited_section(
     )
     return Section(
         title,
-        text=f"{what}\n\n{claims}" if explained else what,
+        text=f"{what} {report.ranking_note}\n\n{claims}" if explained else what,
         columns=(
             "metric",
             "gap",
@@ -139,7 +139,9 @@ def audited_line(row: ReportRow) -> list[str]:
         *gap_cells(row, row.metric, missing="–"),
         metric.text(row.at_least) if known else "–",
         metric.text(row.at_most) if known else "–",
-        _between(row) + (f", among {label_kind(row.label)}" if row.label is not None else ""),
+        "–"
+        if row.reason
+        else _between(row) + (f", among {label_kind(row.label)}" if row.label is not None else ""),
         " and ".join(f"{size:,}" for size in row.sizes),
     ]
 
@@ -185,7 +187,7 @@ def interval_title(confidence: float) -> str:
 def gap_cells(gap: ReportRow | PairGap, metric: str, missing: str = "") -> tuple[str, str]:
     """Write a gap and its confidence interval."""
     if np.isnan(gap.value):
-        return "undefined", missing
+        return gap.missing_text if isinstance(gap, ReportRow) else "undefined", missing
     text = METRICS[metric].text
     return text(gap.value), f"{text(gap.low)} – {text(gap.high)}"
 

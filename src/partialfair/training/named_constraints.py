@@ -115,9 +115,16 @@ def record_of(constraint: Constraint) -> NamedConstraint | None:
 def setting_of(constraint: Constraint) -> Setting:
     """Return where and how a metric has to look: where the constraint does.
 
-    Constraints that compare rows with the same label count ranks among those rows.
+    Constraints that compare rows with the same label count ranks among those rows; metrics that bound
+    others have the definition's ranking, within the group.
     """
-    return Setting(constraint.gap_scale, getattr(constraint, "threshold", None), "group_and_label")
+    record = record_of(constraint)
+    by_label = record is not None and record.bounded.needs_labels
+    return Setting(
+        constraint.gap_scale,
+        getattr(constraint, "threshold", None),
+        "group_and_label" if by_label else "group",
+    )
 
 
 class Automatic(tuple[float, float]):
@@ -127,11 +134,15 @@ class Automatic(tuple[float, float]):
 
 
 def place_intervals(
-    constraints: Sequence[Constraint], counts: Counts, labels: Sequence[GroupLabel]
+    constraints: Sequence[Constraint],
+    counts: Counts,
+    labels: Sequence[GroupLabel],
+    min_group_size: float,
 ) -> tuple[Constraint, ...]:
     """Return the constraints, automatic intervals chosen by the scores of the unconstrained model (App. B).
 
-    That is `choose_interval` with the share of scores above 0 as the rate of positive decisions.
+    That is `choose_interval` with the proportion of scores above 0 as the rate of positive decisions, of the
+    groups that are large enough to be constrained.
     """
     if not any(isinstance(one.interval, Automatic) for one in constraints):
         return tuple(constraints)
@@ -144,6 +155,7 @@ def place_intervals(
         sensitive_features=names[weighted.codes[known]],
         threshold=0.0,
         sample_weight=weighted.weights[known],
+        min_group_size=min_group_size,
     )
     return tuple(
         replace(one, interval=choice.interval) if isinstance(one.interval, Automatic) else one

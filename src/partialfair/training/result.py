@@ -10,11 +10,12 @@ import numpy as np
 from partialfair.constraints import Constraint
 from partialfair.constraints.surrogates import Surrogate
 from partialfair.data.groups import group_name
+from partialfair.data.intervals import as_interval_set, ranks_text
 from partialfair.metrics.partial import WorstGap
 from partialfair.optimization.problems import Certificate
 from partialfair.optimization.solvers import Record, Status
 from partialfair.training.named_constraints import record_of
-from partialfair.utils.text import answer_html, cut, gap_text, listed
+from partialfair.utils.text import answer_html, gap_text, listed, shorten
 from partialfair.utils.typing import Floats, GroupLabel
 
 CHOSEN_IN_TRAINING = (
@@ -137,8 +138,11 @@ class FitResult:
     constraints, gaps
         The constraints, and the exact gap of the training scores that each is about, as `partialfair.metrics`
         measures it, with the worst pair of groups, and the score and ranks at which they differ.
+    outside, outside_gaps
+        With ``outside="no_worse"``, what holds next to the interval: constraints whose ``max_gap`` is the
+        exact training gap of the unconstrained model there, and the gaps of this model. Else none.
     thresholds
-        The θ of the constraints.
+        The θ of all constraints.
     obstacle
         What the most violated constraint says, if no point was found that satisfies all; or how far from
         validated the models are.
@@ -196,6 +200,8 @@ class FitResult:
     constant_objective: float = float("nan")
     accuracy: float = float("nan")
     constant_accuracy: float = float("nan")
+    outside: tuple[Constraint, ...] = ()
+    outside_gaps: tuple[WorstGap, ...] = ()
 
     @property
     def improvement(self) -> float:
@@ -204,7 +210,7 @@ class FitResult:
 
     @property
     def satisfied(self) -> bool | None:
-        """Whether every exact gap of the training scores is at most its ``max_gap``.
+        """Whether every exact gap of the training scores is at most its ``max_gap``, also outside.
 
         With ``enforce="population"`` whether the gap in the population is, as far as held-out rows can show.
         None without constraints, with ``enforce="surrogate"``, and where no constraint bounds an exact
@@ -215,7 +221,13 @@ class FitResult:
         excess = self.excess
         if self.enforce != "exact" or np.isnan(excess).all():
             return None
-        return bool(np.nanmax(excess) <= ROUNDING_OF_GAPS)
+        return bool(np.nanmax(excess) <= ROUNDING_OF_GAPS) and self.satisfied_outside
+
+    @property
+    def satisfied_outside(self) -> bool:
+        """Whether no gap next to the interval exceeds its limit; True where there are no limits."""
+        pairs = zip(self.outside_gaps, self.outside, strict=True)
+        return all(gap.value - constraint.max_gap <= ROUNDING_OF_GAPS for gap, constraint in pairs)
 
     @property
     def excess(self) -> Floats:
@@ -260,6 +272,7 @@ class FitResult:
             constant_objective=unit**2 * self.constant_objective,
             constraints=tuple(one.in_units(1 / unit) for one in self.constraints),
             gaps=gaps,
+            outside_gaps=tuple(replace(gap, threshold=unit * gap.threshold) for gap in self.outside_gaps),
             thresholds=unit * self.thresholds,
             surrogate=None if sigma is None else replace(sigma, width=abs(unit) * sigma.width),
             spread=abs(unit) * self.spread,
@@ -307,13 +320,22 @@ class FitResult:
         limit = self.constraints[int(np.nanargmax(self.excess))].max_gap
         # With ``enforce="surrogate"`` nothing was said of the exact gap, which may exceed its limit.
         is_met = bool(np.nanmax(self.excess) <= ROUNDING_OF_GAPS)
+        if is_met and not self.satisfied_outside:
+            pairs = zip(self.outside_gaps, self.outside, strict=True)
+            gap, next_to = max(pairs, key=lambda pair: pair[0].value - pair[1].max_gap)
+            return (
+                f"Constraint NOT satisfied outside the interval: training gap "
+                f"{gap_text(gap.value, next_to.max_gap)} at the adjoining ranks "
+                f"{ranks_text(as_interval_set(next_to.interval))}, limit {next_to.max_gap:.4g} "
+                f"({' vs '.join(map(group_name, gap.groups))})"
+            )
         of_surrogate = "" if self.enforce == "exact" else " (imposed on the surrogate)"
         pair = " vs ".join(map(group_name, worst.groups))
-        gap = min(worst.value, limit) if is_met else worst.value  # not above it by rounding alone
+        training_gap = min(worst.value, limit) if is_met else worst.value  # not above it by rounding alone
         which = "training gap nearest to its limit" if several else "training gap"
         return (
             f"Constraint{several} {'satisfied' if is_met else 'NOT satisfied'}{of_surrogate}: {which} "
-            f"{gap_text(gap, limit)}, limit {limit:g} ({pair})"
+            f"{gap_text(training_gap, limit)}, limit {limit:g} ({pair})"
         )
 
     def __str__(self) -> str:
@@ -332,6 +354,12 @@ class FitResult:
                     f"{type(constraint).__name__}: exact training gap {gap.value:.4g} (max_gap "
                     f"{constraint.max_gap:g}), between {pair}{where}"
                 )
+        for constraint, gap in zip(self.outside, self.outside_gaps, strict=True):
+            ranks, groups = ranks_text(as_interval_set(constraint.interval)), map(group_name, gap.groups)
+            lines.append(
+                f"outside, at the adjoining ranks {ranks}: exact training gap {gap.value:.4g} (limit "
+                f"{constraint.max_gap:.4g}, the gap without a constraint), between {' and '.join(groups)}"
+            )
         if self.small_groups:
             names = listed([group_name(label) for label in self.small_groups])
             lines.append(f"excluded, too small to evaluate: {names}")
@@ -360,7 +388,7 @@ class FitResult:
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"<FitResult: {cut(self.verdict, 200)}; status {self.status}>"
+        return f"<FitResult: {shorten(self.verdict, 200)}; status {self.status}>"
 
     def _repr_html_(self) -> str:
         return answer_html(str(self))

@@ -94,7 +94,7 @@ class PartialFairTrees(PartialFairEstimator):
         keeps its trees; another is copied and trained on the rows of `fit`. ``clone``, and so searches and
         cross-validation, forget that an estimator was fitted, unless it is wrapped in scikit-learn's
         ``FrozenEstimator``.
-    constraint, interval, max_gap, gap_scale, enforce, confidence, validation, n_points
+    constraint, interval, max_gap, gap_scale, enforce, outside, confidence, validation, n_points
         As in `PartialFairClassifier`; regressors have no constraint that compares rows with the same label.
     constraint_threshold
         As there, 0 by default; regressors need one for demographic parity. Scores of boosted classifiers are
@@ -186,6 +186,7 @@ class PartialFairTrees(PartialFairEstimator):
         max_gap: float = 0.05,
         gap_scale: GapScale = "interval",
         enforce: Literal["exact", "surrogate", "population"] = "exact",
+        outside: Literal["free", "no_worse"] = "free",
         confidence: float = 0.95,
         validation: float | tuple[Any, ...] = 0.2,
         n_points: int = 10,
@@ -219,6 +220,7 @@ class PartialFairTrees(PartialFairEstimator):
         self.max_gap = max_gap
         self.gap_scale = gap_scale
         self.enforce = enforce
+        self.outside = outside
         self.confidence = confidence
         self.validation = validation
         self.n_points = n_points
@@ -287,7 +289,11 @@ class PartialFairTrees(PartialFairEstimator):
         # What counts are the scores that users get: the library's own.
         scores = written.scores(samples.X)
         if result.constraints:
-            self.result_ = replace(result, gaps=exact_gaps(refit, scores, samples))
+            self.result_ = replace(
+                result,
+                gaps=exact_gaps(refit, scores, samples, result.constraints),
+                outside_gaps=exact_gaps(refit, scores, samples, result.outside),
+            )
             if result.satisfied and not self.result_.satisfied:
                 obstacle = f"{name_of(self.model_)} rounds scores in another way than it should"
                 self.result_ = replace(self.result_, status=Status.NO_FEASIBLE_POINT, obstacle=obstacle)

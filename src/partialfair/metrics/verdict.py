@@ -1,0 +1,166 @@
+"""State what a report finds by one metric: the answer, its size and direction, and what may be claimed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from partialfair.data.groups import group_name
+from partialfair.data.intervals import IntervalSet
+from partialfair.metrics.catalogue import METRICS
+from partialfair.utils.text import fixed, shorten
+from partialfair.utils.typing import GroupLabel
+
+if TYPE_CHECKING:
+    from partialfair.metrics.report import FairnessReport, ReportRow
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer of a report by one metric.
+
+    Attributes
+    ----------
+    metric, finding
+        The metric, and whether the lower end of its confidence interval is above 0.
+    headline
+        Finding, direction, size and confidence.
+    claim
+        What may be claimed of new data, and what not.
+    """
+
+    metric: str
+    finding: Literal["gap shown", "no gap shown", "not evaluated"]
+    headline: str
+    claim: str
+
+    def __str__(self) -> str:
+        return f"{self.headline} {self.claim}".strip()
+
+
+def state_verdict(report: FairnessReport, metric: str | None = None) -> Verdict:
+    """State the verdict by one metric: statistical parity by default, else the first of the report."""
+    if metric is None:
+        # Of a report without any metric the first that was left out says why.
+        names = [*(row.metric for row in report.rows), *report.omitted]
+        is_measured = any(row.metric == "statistical_parity" for row in report.rows)
+        metric = "statistical_parity" if is_measured else names[0]
+    if metric in report.omitted:
+        headline = f"Not evaluated: {METRICS[metric].title} {report.omitted[metric]}."
+        return Verdict(metric, "not evaluated", headline, "")
+    row, described = report[metric], METRICS[metric]
+    if np.isnan(row.value):
+        headline = f"Not evaluated: the {described.title} gap is {row.missing_text}."
+        return Verdict(metric, "not evaluated", headline, "It says nothing about a gap.")
+    text, percents = described.text, f"{100 * report.confidence:g}%"
+    limits = f"{percents} interval {text(row.low)} to {text(row.high)}"
+    ranks = ranks_in_words(report, row.groups)
+    size = f"a {described.title} gap of {text(row.value)} ({limits})"
+    first, second = (name_of(label) for label in row.groups)
+    several = len(report.scored) > 2
+    pair = "some pair of groups differs" if several else f"{first} and {second} differ"
+    if row.low > 0:
+        headline = f"Gap shown: {first} and {second} differ on {ranks}, {size}."
+        if row.worse_off is not None:
+            better_off = next(label for label in row.groups if label != row.worse_off)
+            headline = (
+                f"Gap shown: {name_of(row.worse_off)} is worse off than {name_of(better_off)} on {ranks}. "
+                f"{_difference_in_words(report, row, better_off)}{size}."
+            )
+        claim = (
+            f"It may be claimed with {percents} confidence that in the population {pair} by "
+            f"{text(row.low)} to {text(row.high)} there, if these rows are a sample of it that the model was "
+            "not trained on."
+        )
+        if several:
+            claim += " That this pair is the worst one in the population is not shown."
+        return Verdict(metric, "gap shown", headline, claim)
+    claim = (
+        f"It may be claimed with {percents} confidence that in the population no pair of groups differs by "
+        f"more than {text(row.high)} there; that there is no gap may not be claimed."
+    )
+    headline = (
+        f"No gap shown on {ranks}: the largest {described.title} gap, {text(row.value)} ({limits}) between "
+        f"{first} and {second}, may be chance."
+    )
+    return Verdict(metric, "no gap shown", headline, claim)
+
+
+def _difference_in_words(report: FairnessReport, row: ReportRow, better_off: GroupLabel) -> str:
+    """Say how many of either group are above the score at which they differ most, by statistical parity."""
+    if row.metric != "statistical_parity":
+        return "It is "
+    ranks = dict(zip(row.groups, row.ranks, strict=True))
+    intervals = {group.label: group.interval for group in report.scored}
+    among = "Of all members, "
+    if report.gap_scale == "interval":
+        among = "Of the members there, "
+        ranks = {label: float(intervals[label].passed(np.array(rank))) for label, rank in ranks.items()}
+    assert row.worse_off is not None
+    fractions = [
+        f"{fixed(100 * ranks[label], 1)}% of {name_of(label)}" for label in (row.worse_off, better_off)
+    ]
+    side = "above" if report.higher_is_better else "below"
+    return f"{among}{fractions[0]} but {fractions[1]} score {side} {row.threshold:.4g}: "
+
+
+def summarize_report(report: FairnessReport) -> str:
+    """Return a paragraph for a memo: what was compared, the verdict, other metrics, and what was left out."""
+    verdict = state_verdict(report)
+    sizes = [f"{name_of(group.group)} {group.n:,}" for group in report.groups[:6]]
+    more = len(report.groups) - len(sizes)
+    groups = ", ".join(sizes) + (f" and {more} more" if more > 0 else "")
+    n_rows = sum(group.n for group in report.groups)
+    parts = [
+        f"The scores of {n_rows:,} rows in {len(report.groups)} groups ({groups}) were compared on "
+        f"{ranks_in_words(report, None)}, on the {report.gap_scale} scale.",
+        str(verdict),
+    ]
+    others = [
+        f"{METRICS[row.metric].title} {gap_text(row)}" for row in report.rows if row.metric != verdict.metric
+    ]
+    if others:
+        parts.append(f"Other gaps: {'; '.join(others)}.")
+    parts.append(report.ranking_note)
+    if report.coverage:
+        parts.append(f"Not included: {report.coverage}.")
+    parts.append(
+        f"{report.assurance} Other intervals of ranks were not examined, and a gap does not say why it is "
+        "there."
+    )
+    return " ".join(filter(None, parts))
+
+
+def gap_text(row: ReportRow) -> str:
+    """Write a gap and the ends of its confidence interval: "0.412 (0.290 to 0.530)"."""
+    text = METRICS[row.metric].text
+    if np.isnan(row.value):
+        return row.missing_text
+    return f"{text(row.value)} ({text(row.low)} to {text(row.high)})"
+
+
+def ranks_in_words(report: FairnessReport, groups: tuple[GroupLabel, GroupLabel] | None) -> str:
+    """Write the ranks that were compared: "ranks 15–40% from the top"."""
+    start = "top" if report.higher_is_better else "best, the lowest score"
+    if report.scored.intervals_differ and groups is None:
+        return f"intervals of ranks from the {start} that differ by group"
+    intervals = {group.label: group.interval for group in report.scored}
+    labels = [report.scored.groups[0].label] if groups is None else list(groups)
+    different = list(dict.fromkeys(_percents(intervals[label]) for label in labels))
+    if different == ["0–100%"]:
+        return "all ranks"
+    if len(different) == 1:
+        return f"ranks {different[0]} from the {start}"
+    of_groups = " and ".join(f"{_percents(intervals[label])} of {name_of(label)}" for label in labels)
+    return f"ranks {of_groups} from the {start}"
+
+
+def _percents(interval: IntervalSet) -> str:
+    return " and ".join(f"{100 * low:.4g}–{100 * high:.4g}%" for low, high in interval.parts)
+
+
+def name_of(label: GroupLabel) -> str:
+    """Write a group on one line; of a long name the end is left out."""
+    return shorten(group_name(label))
