@@ -176,6 +176,8 @@ class FitResult:
         The objective of the constant model, whose scores are all equal: what a model without features has.
     accuracy, constant_accuracy
         Weighted training accuracy of the model and of the constant model; nan for regressors.
+    advice
+        What would recover most of the accuracy that the constraint costs, where that is known.
     """
 
     status: Status
@@ -200,6 +202,7 @@ class FitResult:
     constant_objective: float = float("nan")
     accuracy: float = float("nan")
     constant_accuracy: float = float("nan")
+    advice: str | None = None
     outside: tuple[Constraint, ...] = ()
     outside_gaps: tuple[WorstGap, ...] = ()
 
@@ -373,6 +376,8 @@ class FitResult:
                 f"training accuracy {self.accuracy:.4f}, of the constant model {self.constant_accuracy:.4f}"
                 + (": it is not higher" if self.accuracy <= self.constant_accuracy else "")
             )
+        if self.advice is not None:
+            lines.append(f"advice: {self.advice}")
         last, larger = self.history[-1], ""
         if self.tol > USUAL_TOL:
             larger = f" ({self.tol / USUAL_TOL:g} times that of linear models by default)"
