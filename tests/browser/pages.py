@@ -45,6 +45,11 @@ def quiet_report(y, scores, groups, **options):
         return fairness_report(y, scores, sensitive_features=groups, **settings)
 
 
+def details(page, title):
+    """The section with that title, which may be folded."""
+    return page.locator("details").filter(has=page.get_by_role("heading", name=title))
+
+
 def ends(page):
     return [int(page.locator(f"#{end}").get_attribute("aria-valuenow")) for end in ("begin", "end")]
 
@@ -81,10 +86,21 @@ def wait_for_sentence(page, start):
     return page.locator("#sentence").text_content()
 
 
+def cell(page, metric, scale="interval"):
+    """The gap of a metric in the table, on a scale that is chosen for it."""
+    page.locator(f"input[name=scale][value={scale}]").check()
+    return page.locator(f"td[data-metric='{metric}'][data-scale='{scale}']")
+
+
 def value(page, metric, scale="interval"):
-    return float(
-        page.locator(f"td[data-metric='{metric}'][data-scale='{scale}']").get_attribute("data-value")
-    )
+    return float(cell(page, metric, scale).get_attribute("data-value"))
+
+
+def limits(page, metric, kind="band", scale="interval"):
+    """The limits next to a gap: those of the report's interval, or of the simultaneous band."""
+    cell(page, metric, scale)
+    shown = page.locator(f"td[data-metric='{metric}'][data-{kind}='{scale}']")
+    return [float(shown.get_attribute(f"data-{end}")) for end in ("low", "high")]
 
 
 def thresholds_of(page):
@@ -110,12 +126,37 @@ def expected(y, scores, groups, interval, threshold, rank_within="group", weight
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UndefinedGapWarning)
                 numbers[name, scale] = metric(y, scores, gap_scale=scale, **options)
+    ranked = {"demographic_parity": [scores == scores]}
+    labels = {"equal_opportunity": [y == 1], "equalized_odds": [y == 1, y == 0]}
+    ranked |= labels if rank_within == "group_and_label" else {name: [scores == scores] for name in labels}
+    for name, parts in ranked.items():
+        if all(is_outside(scores[of], groups[of], interval, threshold, _at(weights, of)) for of in parts):
+            for scale in ("interval", "absolute"):
+                numbers[name, scale] = None if numbers[name, scale] < EXACT else numbers[name, scale]
     return numbers
 
 
+def _at(weights, rows):
+    return None if weights is None else weights[rows]
+
+
+def is_outside(scores, groups, interval, threshold, weights=None):
+    """Whether the threshold's rank lies outside the interval in every group, by definition."""
+    weights = np.ones(scores.size) if weights is None else weights
+    ranks = [
+        weights[(groups == name) & (scores > threshold)].sum() / weights[groups == name].sum()
+        for name in np.unique(groups)
+    ]
+    return all(rank < interval[0] - EXACT or rank > interval[1] + EXACT for rank in ranks)
+
+
 def assert_numbers(page, wanted):
-    for (metric, scale), number in wanted.items():
-        assert value(page, metric, scale) == pytest.approx(number, abs=EXACT, nan_ok=True), (metric, scale)
+    for (metric, scale), number in sorted(wanted.items(), key=lambda item: item[0][1]):
+        if number is None:
+            assert cell(page, metric, scale).text_content() == "n/a (threshold outside the interval)"
+        else:
+            shown = value(page, metric, scale)
+            assert shown == pytest.approx(number, abs=EXACT, nan_ok=True), (metric, scale)
 
 
 def shown_changes(page):

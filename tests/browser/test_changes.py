@@ -7,7 +7,15 @@ import pytest
 
 from partialfair.report import interval_changes
 from tests.browser.conftest import violations
-from tests.browser.pages import INTERVAL, assert_changes, move_to, people, quiet_report, shown_changes
+from tests.browser.pages import (
+    INTERVAL,
+    assert_changes,
+    details,
+    move_to,
+    people,
+    quiet_report,
+    shown_changes,
+)
 
 
 def three_models(n_groups, ties, n=1537):
@@ -45,12 +53,12 @@ def test_it_follows_the_interval_and_the_models(changes_of, ties, weighted):
         move_to(page, begin, end)
         assert_changes(page, scores["first"], scores["third"], groups, begin, end, weights)
     assert "From first to third, at ranks 13–78 %" in page.locator("#changes-text").text_content()
-    page.get_by_label("model", exact=True).select_option(label="second")
+    page.get_by_label("Model", exact=True).select_option(label="second")
     assert_changes(page, scores["first"], scores["second"], groups, 13, 78, weights)
-    page.get_by_label("beside it").select_option(label="third")
+    page.get_by_label("Compare with").select_option(label="third")
     assert_changes(page, scores["third"], scores["second"], groups, 13, 78, weights)
-    page.get_by_label("model", exact=True).select_option(label="first")
-    page.get_by_label("beside it").select_option(label="none")
+    page.get_by_label("Model", exact=True).select_option(label="first")
+    page.get_by_label("Compare with").select_option(label="none")
     assert_changes(page, scores["second"], scores["first"], groups, 13, 78, weights)
     assert "From second to first" in page.locator("#changes-text").text_content()
 
@@ -59,7 +67,7 @@ def test_it_follows_the_groups_that_are_picked(changes_of):
     scores, groups = three_models(4, ties=False)
     page = changes_of(scores, groups)
     assert len(shown_changes(page)) == 4
-    page.get_by_label("groups compared").select_option(label="group 1 and group 3")
+    page.get_by_label("Groups compared").select_option(label="group 1 and group 3")
     some = np.isin(groups, ["group 1", "group 3"])
     assert_changes(page, scores["first"][some], scores["third"][some], groups[some], 5, 30)
 
@@ -67,14 +75,12 @@ def test_it_follows_the_groups_that_are_picked(changes_of):
 def test_what_is_on_the_table_as_audited_is_on_the_live_one(changes_of):
     scores, groups = three_models(2, ties=True)
     page = changes_of(scores, groups)
-    audited = page.locator("section").filter(
-        has=page.get_by_role("heading", name="Who enters and leaves: as audited")
-    )
+    audited = details(page, "Who enters and leaves: as audited")
     lines = [row.locator("th, td").all_text_contents() for row in audited.locator("tbody tr").all()]
     live = [
         row.locator("th, td").all_text_contents() for row in page.locator("#changes tbody tr:visible").all()
     ]
-    assert [cells[1:] for cells in lines if cells[0] == "third"] == live
+    assert [cells[1:] for cells in lines if cells[0] == "third"] == [cells[:-1] for cells in live]
 
 
 def test_members_of_small_groups_are_not_told(changes_of):
@@ -86,8 +92,7 @@ def test_members_of_small_groups_are_not_told(changes_of):
     assert list(shown_changes(page)) == [names[0], names[2]]
     text = page.locator("#changes-text").text_content()
     assert "Left out: 1 of the groups, having at most 200 members" in text
-    audited = page.get_by_role("heading", name="Who enters and leaves: as audited").locator("..")
-    assert names[1] in audited.text_content()
+    assert names[1] in details(page, "Who enters and leaves: as audited").text_content()
     few = np.isin(groups, names[1:2]) | (np.cumsum(np.isin(groups, names[::2])) <= 150)
     page = changes_of({name: one[few] for name, one in scores.items()}, groups[few])
     assert not page.locator("#changes").is_visible()

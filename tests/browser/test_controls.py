@@ -31,7 +31,7 @@ def test_keys_move_the_interval_and_keep_two_percents(page_of):
         None, scores, sensitive_features=groups, interval=(0.97, 1.0)
     )
     assert value(page, "statistical_parity") == pytest.approx(wanted, abs=EXACT)
-    page.get_by_role("button", name="back to the beginning").click()
+    page.get_by_role("button", name="Reset").click()
     assert ends(page) == [5, 30]
 
 
@@ -41,7 +41,7 @@ def test_an_audited_threshold_is_found_again(page_of):
     before = value(page, "demographic_parity")
     page.locator("#rate").fill("70")
     assert value(page, "demographic_parity") != before
-    page.get_by_role("button", name="audited threshold").click()
+    page.get_by_role("button", name="Audited threshold").click()
     assert value(page, "demographic_parity") == before
     assert "as audited: score above 0.123" in page.locator("#rate-text").text_content()
 
@@ -49,6 +49,7 @@ def test_an_audited_threshold_is_found_again(page_of):
 def test_the_map_is_dragged_too(page_of):
     scores, groups, _ = people(2)
     page = page_of(quiet_report(None, scores, groups))
+    page.locator("#heat").scroll_into_view_if_needed()
     box = page.locator("#heat").bounding_box()
     page.mouse.move(box["x"] + 0.1 * box["width"], box["y"] + 0.5 * box["height"])
     page.mouse.down()

@@ -25,11 +25,11 @@ def test_models_side_by_side(page_of):
     fair = pd.Series(scores).groupby(groups).rank(pct=True).to_numpy()
     page = page_of({"before": quiet_report(None, scores, groups), "after": quiet_report(None, fair, groups)})
     assert value(page, "statistical_parity") > 0.2
-    page.get_by_label("model", exact=True).select_option(label="after")
+    page.get_by_label("Model", exact=True).select_option(label="after")
     assert value(page, "statistical_parity") < 0.05
     wait_for_sentence(page, "after: among ranks 5–30 %")
     assert page.locator("#curve polyline.other").count() == 0
-    page.get_by_label("beside it").select_option(label="before")
+    page.get_by_label("Compare with").select_option(label="before")
     assert page.locator("#curve polyline.other").count() == 1
     assert "Dashed: before." in page.locator("#curve-text").text_content()
 
@@ -41,9 +41,9 @@ def test_the_pair_stays_when_the_model_changes(page_of):
     page = page_of({"before": quiet_report(None, scores, groups), "after": quiet_report(None, noise, groups)})
     options = page.locator("#pair option").all_text_contents()
     assert options[0] == "worst of all 66 pairs"
-    page.get_by_label("groups compared").select_option(label=options[-1])
+    page.get_by_label("Groups compared").select_option(label=options[-1])
     for model, own in (("after", noise), ("before", scores)):
-        page.get_by_label("model", exact=True).select_option(label=model)
+        page.get_by_label("Model", exact=True).select_option(label=model)
         assert page.locator("td[data-pair='statistical_parity']").text_content() == options[-1]
         some = np.isin(groups, options[-1].split(" and "))
         wanted = metrics.partial_statistical_parity_difference(
@@ -86,8 +86,39 @@ def test_models_of_a_path_can_be_compared_with_each_other(path, tmp_path, open_p
     move_to(page, 20, 45)
     moved = 0.0
     for old, new in ((0, 3), (3, 0), (1, 3)):
-        page.get_by_label("beside it").select_option(label=names[old])
-        page.get_by_label("model", exact=True).select_option(label=names[new])
+        page.get_by_label("Compare with").select_option(label=names[old])
+        page.get_by_label("Model", exact=True).select_option(label=names[new])
         before, after = path.points[old].scores, path.points[new].scores
         moved += assert_changes(page, before, after, path.validation.groups, 20, 45)
     assert moved > 0
+
+
+def test_labels_of_the_frontier_stand_by_their_points_and_apart(path, tmp_path, open_page):
+    path.to_html(tmp_path / "path.html")
+    page = open_page(tmp_path / "path.html")
+    rng = np.random.default_rng(0)
+    for n, spread in ((4, 30), (8, 60), (12, 120)):
+        points = [
+            {"x": float(x), "y": float(y), "text": f"0.{k:02}"}
+            for k, (x, y) in enumerate(200 + spread * rng.random((n, 2)))
+        ]
+        boxes = page.evaluate("points => placeLabels(points, [430, 380])", points)
+        for k, box in enumerate(boxes):
+            for other in boxes[k + 1 :]:
+                assert (
+                    box["right"] <= other["left"]
+                    or other["right"] <= box["left"]
+                    or box["bottom"] <= other["top"]
+                    or other["bottom"] <= box["top"]
+                )
+            for point in points:
+                assert not (
+                    box["left"] < point["x"] < box["right"] and box["top"] < point["y"] < box["bottom"]
+                )
+            away = max(abs(box["left"] - points[k]["x"]), abs(box["right"] - points[k]["x"]))
+            assert away < 130
+    # Each is joined to its point by a line.
+    for dot in page.locator("#frontier .dot").all():
+        circle, line = dot.locator("circle"), dot.locator(".leader")
+        assert circle.get_attribute("cx") == line.get_attribute("x1")
+        assert circle.get_attribute("cy") == line.get_attribute("y1")

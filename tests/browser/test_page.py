@@ -18,6 +18,7 @@ from tests.browser.pages import (
     EXACT,
     INTERVAL,
     assert_numbers,
+    details,
     move_to,
     people,
     press,
@@ -96,7 +97,7 @@ def test_groups_that_are_too_few_are_listed_and_not_judged(page_of):
     page = page_of(quiet_report(y[keep], scores[keep], groups[keep], small_groups="list"))
     assert "2 of 4 groups too few to judge" in page.locator("header").text_content()
     assert page.locator("#groups tbody th").all_text_contents() == ["group 0", "group 1"]
-    listed = page.locator("section.live section").filter(has_text="Too few to judge")
+    listed = details(page, "Too few to judge")
     lines = [line.split("\t") for line in listed.locator("tbody").inner_text().splitlines()]
     assert lines == [["group 2", "30", "7.5"], ["group 3", "5", "1.2"]]  # 1.25: too few goes down
     judged = np.isin(groups, ["group 0", "group 1"])

@@ -43,6 +43,16 @@ def table(tmp_path) -> pd.DataFrame:
     return frame
 
 
+def test_the_note_on_calibration_names_no_group_that_is_too_small(run, table, tmp_path):
+    """Nine rows, of which a few are held out, have the largest error by chance."""
+    table.loc[:8, "sex"] = "x"
+    table.to_csv(tmp_path / "few.csv", index=False)
+    options = ("--target", "hired", "--group", "sex", *BAND, "--max-gap", 0.4, "--model", "hist")
+    notes = " ".join(run("train", "few.csv", *options, "--json").json["notes"])
+    assert "calibration by group" in notes
+    assert "group x has the largest error" not in notes
+
+
 @pytest.mark.parametrize("model", ["lightgbm", "xgboost", "hist"])
 def test_from_a_table_to_scores(run, table, tmp_path, model):
     if model != "hist":

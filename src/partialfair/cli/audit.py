@@ -123,7 +123,8 @@ class Audit:
         if self.choice is not None:
             names = ("positive_rate", "gap", "low", "high", "confidence")
             values = {name: getattr(self.choice, name) for name in names}
-            choice = {"positions": len(self.choice.candidates), **values}
+            excluded = [group_name(label) for label in self.choice.excluded]
+            choice = {"positions": len(self.choice.candidates), **values, "excluded": excluded}
         record = {
             "schema": "partialfair.audit/1",
             "file": str(self.table.path),
@@ -152,7 +153,7 @@ class Audit:
             "metrics.csv": csv_text(self.report.to_frame(), index=True),
             "pairs.csv": csv_text(self.report.pairs_frame()),
             "rank_curve.png": lambda: draw_rank_curves({"": self.report}, self.interval),
-            "score_densities.png": lambda: draw_densities(self.report, self.settings.threshold),
+            "score_densities.png": lambda: draw_densities(self.report),
             "unfairness_map.png": self._map,
         }
 
@@ -302,6 +303,7 @@ def _choose_interval(table: ScoreTable, settings: ScoreSettings, positive: Any) 
         confidence=settings.confidence,
         missing_groups=settings.missing_groups,
         higher_is_better=settings.higher_is_better,
+        min_group_size=1 if settings.small_groups == "keep" else settings.min_group_size,
     )
 
 

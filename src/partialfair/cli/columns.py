@@ -22,6 +22,7 @@ from partialfair.cli.settings import MAX_GROUPS
 from partialfair.data.groups import Groups, encode_groups
 from partialfair.exceptions import InputError
 from partialfair.utils.checks import WEIGHT_RANGE, find_merged, outside_weights, shown
+from partialfair.utils.text import reads_as_negative
 from partialfair.utils.typing import Floats, MissingGroups
 
 _DATES = {"date", "datetime", "datetime64", "time", "timedelta", "timedelta64", "period"}
@@ -280,13 +281,6 @@ def _rows(positions: npt.NDArray[np.intp]) -> str:
     return f"data row {positions[0] + 1}{others}"
 
 
-_NEGATIVE = frozenset(
-    {"no", "not", "none", "never", "false", "negative", "neg", "bad", "fail", "failed"}
-    | {"reject", "rejected", "deny", "denied", "decline", "declined", "refused"}
-)
-"""Words for the label that is not wanted: the alphabet would put "denied" after "approved"."""
-
-
 @dataclass(frozen=True)
 class PositiveLabel:
     """The positive label as it is in the data, the other one, and why it was chosen."""
@@ -301,7 +295,7 @@ class PositiveLabel:
 
     def doubts(self, column: str, *, lower_is_better: bool) -> list[str]:
         """Ask whether a bad outcome is meant as the positive label where low scores are the good ones."""
-        is_absent = str(self.value).lower() in ("0", "0.0", "false") or _is_negative(self.value)
+        is_absent = str(self.value).lower() in ("0", "0.0", "false") or reads_as_negative(self.value)
         is_bad = not _BAD_OUTCOMES.isdisjoint(_words(column) | _words(str(self.value)))
         if not lower_is_better or self.reason == _CHOSEN or is_absent or not is_bad:
             return []
@@ -338,7 +332,7 @@ def find_positive_label(labels: pd.Series, path: Path, requested: str | None) ->
     smaller, larger = classes
     if requested is None:
         # The larger label is the positive one unless the words say otherwise.
-        named = [_is_negative(value) for value in classes]
+        named = [reads_as_negative(value) for value in classes]
         if named == [False, True]:
             return PositiveLabel(smaller, larger, f"{larger} reads as the negative; --pos-label chooses")
         reason = f"{smaller} reads as the negative" if named == [True, False] else "the larger of the two"
@@ -350,13 +344,6 @@ def find_positive_label(labels: pd.Series, path: Path, requested: str | None) ->
         )
     (other,) = [value for value in classes if value != matching[0]]
     return PositiveLabel(matching[0], other, _CHOSEN)
-
-
-def _is_negative(value: Any) -> bool:
-    """Whether a label is text whose first word stands for the negative: "no", "denied", "not hired"."""
-    # The first word decides: "not hired" and "no_offer" are negative.
-    words = str(value).lower().replace("_", " ").replace("-", " ").split()
-    return isinstance(value, str) and bool(words) and words[0] in _NEGATIVE
 
 
 def _list_values(values: list[Any]) -> str:

@@ -225,6 +225,7 @@ _OPTIONS = (
     (r"\bmissing_groups='(\w+)'", r"--missing-groups \1"),
     (r"\bgroup_terms='(\w+)'", r"--group-terms \1"),
     (r"\bgap_scale='(\w+)'", r"--gap-scale \1"),
+    (r"\boutside='(\w+)'", r"--outside \1"),
     (r"\bmax_gap=([\d.e-]+)", r"a gap of \1"),
     (r"\bmax_gap (must lie in|\d)", r"--max-gap \1"),
     (r"\bmax_knots\b", "--max-knots"),

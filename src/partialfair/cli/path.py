@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from partialfair.cli.intervals import AUTO
+from partialfair.cli.model_record import outside_record
 from partialfair.cli.output import Content, PlainTable, as_options, csv_text, note_line, step
 from partialfair.cli.prepare import Prepared, prepare
 from partialfair.cli.settings import SCORINGS, PathSettings
@@ -98,6 +99,7 @@ class Frontier:
                 **line,
                 "satisfied": point.model.result_.satisfied,
                 "obstacle": point.model.result_.obstacle,
+                "outside": outside_record(point.model.result_),
                 "worst_pair": [group_name(label) for label in self._gap(point).groups],
                 "chosen": point is self.chosen,
             }
@@ -260,6 +262,8 @@ def trace(settings: PathSettings, *, shown: float | None = None) -> Frontier:
         )
         if settings.alphas[0] == AUTO:
             notes.general.append(chosen_alpha_note(models.points[0].model))
+        if settings.decision_threshold == "tune":
+            notes.general.append("each model decides at a threshold of its own, tuned on training rows")
         with step("measuring gaps"):
             # Reports of all models are made here and remembered by the path.
             lines = models.to_frame(settings.confidence)

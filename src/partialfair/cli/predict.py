@@ -45,7 +45,7 @@ class Prediction:
     @property
     def selected(self) -> int:
         """How many rows are classified as positive."""
-        return int((self.table["score"] > 0).sum())
+        return int((self.table["score"] > self.model.classifier.decision_threshold_).sum())
 
     def record(self, out: Path) -> dict[str, Any]:
         """Return plain data for JSON; the schema's number changes when a reader would have to."""
@@ -138,7 +138,7 @@ def predict(settings: PredictSettings) -> Prediction:
         added = {
             "score": scores,
             "probability": model.predict_proba(table)[:, 1],
-            "decision": np.array(model.labels, dtype=object)[(scores > 0).astype(np.intp)],
+            "decision": model.decide(scores),
         }
     # What scoring had to assume.
     notes = tuple(model.unseen_levels(table))
@@ -186,7 +186,8 @@ def _infer_types(scored: Prediction) -> pd.DataFrame:
         # Labels 0 and 1 of a column of floats are floats.
         if target is not None and target.dtype.kind == "f" and pd.api.types.is_numeric_dtype(labels.dtype):
             labels = labels.astype(np.float64)
-        table["decision"] = labels.to_numpy()[(table["score"] > 0).astype(np.intp)]
+        positive = table["decision"] == scored.model.labels[1]
+        table["decision"] = labels.to_numpy()[positive.astype(np.intp)]
     return table
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from partialfair.cli.evaluation import Gate, ScoreEvaluation
-from partialfair.cli.model_record import model_record
+from partialfair.cli.model_record import model_record, outside_record
 from partialfair.cli.output import Content, PlainTable, as_options, csv_text, note_line
 from partialfair.cli.pictures import draw_densities, draw_rank_curves
 from partialfair.cli.prepare import OUT_OF_FOLD, TRAINING, Prepared
@@ -20,6 +20,7 @@ from partialfair.cli.settings import TrainSettings
 from partialfair.cli.training import Notes
 from partialfair.cli.verdict import Change, Side, print_before_after, quality_text
 from partialfair.data.groups import group_name
+from partialfair.data.intervals import as_interval_set, ranks_text
 from partialfair.estimators import FitResult
 from partialfair.metrics.catalogue import METRICS
 from partialfair.optimization.solvers import GOOD
@@ -34,6 +35,7 @@ from partialfair.report.sections import (
     notes_section,
     settings_section,
 )
+from partialfair.report.verdict import Outcome
 from partialfair.tables import TableModel
 from partialfair.utils.text import fixed
 from partialfair.utils.typing import IntervalLike
@@ -154,6 +156,8 @@ class TrainReport:
         if result.satisfied:
             return f"Constraint satisfied: {figures}"
         reason = "" if result.obstacle is None else f"; {result.obstacle}"
+        if not (reason or result.satisfied_outside):
+            reason = "; gaps next to the interval exceed their limits"
         return f"Constraint NOT satisfied: {figures}{reason}"
 
     @property
@@ -209,7 +213,7 @@ class TrainReport:
         return {
             **files,
             PICTURES[0]: self._rank_curves,
-            PICTURES[1]: lambda: draw_densities(self.evaluation.report, 0.0),
+            PICTURES[1]: lambda: draw_densities(self.evaluation.report),
         }
 
     def page(self) -> str:
@@ -237,7 +241,8 @@ class TrainReport:
             shown=len(self.compared) - 1,
             seen_in_training=part == TRAINING,
             warning=warning,
-            pairs_by=self.settings.metric,
+            metric=self.settings.metric,
+            outcomes={name: self._outcome(name) for name in self.compared},
             # Ranks of the same rows under both models.
             changes=interval_changes(
                 {name: each.scores for name, each in self.compared.items()},
@@ -245,6 +250,14 @@ class TrainReport:
                 **self.evaluation.ranking,
             ),
         )
+
+    def _outcome(self, name: str) -> Outcome:
+        """Return how good a model is, and of the saved one how its fit ended."""
+        each = self.compared[name]
+        quality = [("accuracy", fixed(each.accuracy)), ("AUC", fixed(each.auc))]
+        if name != self.last[0]:
+            return Outcome(quality)
+        return Outcome(quality, self.result.satisfied, self.settings.max_gap, self.result.gap)
 
     def _rank_curves(self) -> Figure:
         reports = {f"{model} ({self.last[1]})": each.report for model, each in self.compared.items()}
@@ -258,6 +271,12 @@ class TrainReport:
         unseen = part != TRAINING  # intervals say nothing of rows that the model was trained on
         if self.answer is not None:
             out.print(Text(self.answer, style="" if self.result.satisfied else "red"))
+            for piece in outside_record(self.result):
+                where = ranks_text(as_interval_set(tuple(piece["interval"])))
+                out.print(
+                    f"next to the interval, ranks {where}: training gap {piece['gap']:.4g}, "
+                    f"{piece['limit']:.4g} without a constraint"
+                )
             if (advice := self._advice()) is not None:
                 out.print(f"what to do: {advice}")
             out.print()

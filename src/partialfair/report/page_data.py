@@ -52,7 +52,7 @@ N_GRID = 100
 DISCLOSED = 2 * N_GRID
 """Members of a group whose quantiles at whole percents are nearly the scores themselves."""
 
-_N_BINS = 80
+_N_BINS = 40
 _KNOTS = np.arange(N_GRID + 1) / N_GRID
 
 
@@ -185,7 +185,6 @@ def _group(group: GroupScores, thresholds: Floats, higher_is_better: bool) -> di
         "name": group.name,
         "n": group.n,
         "nEffective": group.n_effective,
-        "tied": float(1 - from_top.is_alone.mean()),
         "scores": pack(oriented(from_top.scores_at(_KNOTS), higher_is_better)),
         "rows": pack(from_top.at(np.ones(group.n), _KNOTS)),
         "ranks": pack(group.rank(thresholds)),
@@ -194,6 +193,9 @@ def _group(group: GroupScores, thresholds: Floats, higher_is_better: bool) -> di
         labelled = weights[::-1] * group.positive[::-1] / weights.sum()
         record["positives"] = pack(from_top.at(labelled, _KNOTS))
         record["positivesAbove"] = pack(from_top.at(labelled, group.rank(thresholds)))
+        # Of calibration curves: the mean score of every tenth of the group.
+        totals = from_top.at(from_top.scores * weights[::-1] / weights.sum(), _KNOTS[:: N_GRID // 10])
+        record["tenths"] = pack(oriented(np.diff(totals) * 10, higher_is_better))
     return record
 
 
@@ -209,12 +211,6 @@ class _Ladder:
     def of(cls, scores: Floats, weights: Floats) -> _Ladder:
         ends, above = tie_ends(scores), running_weight(weights)
         return cls(scores, ends, above[ends] / above[-1])
-
-    @property
-    def is_alone(self) -> npt.NDArray[np.bool_]:
-        """Whether each member's score is its own."""
-        sizes = np.diff(self.ends)
-        return np.repeat(sizes == 1, sizes)
 
     def at(self, amounts: Floats, ranks: Floats) -> Floats:
         """Sum of the amounts of the members above each rank; a block that it cuts counts in proportion."""

@@ -1,4 +1,4 @@
-"""Pages of the library's objects: one report, several of the same people, a path of models."""
+"""HTML reports of the library's objects: one report, several of the same rows, a path of models."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from sklearn.base import is_regressor
+from sklearn.metrics import roc_auc_score
 
 from partialfair.data.intervals import as_interval_set
 from partialfair.exceptions import InputError
@@ -29,6 +31,7 @@ from partialfair.report.sections import (
     pairs_section,
     settings_section,
 )
+from partialfair.report.verdict import Outcome
 from partialfair.utils.files import write_file
 from partialfair.utils.text import fixed
 
@@ -45,10 +48,11 @@ def audit_page(
     shown: int = 0,
     seen_in_training: bool = False,
     warning: str | None = None,
-    pairs_by: str = "statistical_parity",
+    metric: str = "statistical_parity",
+    outcomes: Mapping[str, Outcome] | None = None,
     changes: IntervalChanges | None = None,
 ) -> str:
-    """Return the page of one report, or of several of the same people by name.
+    """Return the page of one report, or of several of the same rows by name.
 
     Parameters
     ----------
@@ -56,22 +60,24 @@ def audit_page(
         From `fairness_report`, with one interval that is the same for all groups; several must have the same
         settings.
     title, headline
-        What is said on top; by default the headline gives the numbers of scores and groups.
+        What stands on top; by default the headline gives the numbers of scores and groups.
     sections
-        What is said below the audited metrics.
+        Details below the audited metrics.
     shown
         Position of the report that is shown first.
     seen_in_training
         Whether the scores are of rows that the model was trained on: then the page shows no bands.
     warning
-        What is said in red on top.
-    pairs_by
-        Metric by which the pairs of groups are listed, of the report that is shown first.
+        What stands in red on top.
+    metric
+        The metric of the verdict, by which the pairs of groups of the report shown first are listed.
+    outcomes
+        What is known of models, by name, besides their reports.
     changes
         From `interval_changes` with the scores behind the reports, in their order: then the page shows who
         enters and leaves whatever interval is chosen.
     """
-    named = {"scores": report} if isinstance(report, FairnessReport) else report
+    named = {"these scores": report} if isinstance(report, FairnessReport) else report
     check_reports(named, shown)
     if changes is not None and changes.names != tuple(named):
         raise InputError(f"the changes are of the models {list(changes.names)}, the reports of {list(named)}")
@@ -89,11 +95,13 @@ def audit_page(
     name, one = list(named.items())[shown]
     of_pairs = "Pairs of groups" if len(named) == 1 else f"Pairs of groups: {name}"
     # Intervals of pairs say nothing of rows that were trained on.
-    pairs = [] if seen_in_training else pairs_section(one, pairs_by, of_pairs)
+    pairs = [] if seen_in_training else pairs_section(one, metric, of_pairs)
     return render(
         named,
         title=title,
         headline=headline or f"{rows:,} scores of {len(first.groups)} groups",
+        metric=metric,
+        outcomes=outcomes or {},
         sections=[*audited, *pairs, *([] if changes is None else [changes.section]), *sections],
         shown=shown,
         seen_in_training=seen_in_training,
@@ -112,7 +120,7 @@ def path_page(
     chosen: PathPoint | None = None,
     warning: str | None = None,
 ) -> str:
-    """Return the page of a path of models, judged on its validation rows.
+    """Return the page of a path of models, evaluated on its validation rows.
 
     Parameters
     ----------
@@ -125,7 +133,7 @@ def path_page(
     chosen
         The point that is marked and shown first; by default the strictest whose fit converged.
     warning
-        What is said in red on top.
+        What stands in red on top.
     """
     points, rows = path.points, path.validation
     interval = _one_interval(points[0])
@@ -137,6 +145,7 @@ def path_page(
     # The choice, else the strictest model whose fit ended well, else the last.
     shown = points.index(chosen) if chosen is not None else done[-1] if done else len(points) - 1
     scores = {name: point.scores for name, point in zip(names, points, strict=True)}
+    outcomes = {name: _outcome(path, point) for name, point in zip(names, points, strict=True)}
     first = reports[names[0]]
     changes = interval_changes(
         scores,
@@ -149,7 +158,9 @@ def path_page(
     return render(
         reports,
         title=title,
-        headline=headline or f"{len(points)} models judged on {len(rows.y):,} rows {path.evaluated_on}",
+        headline=headline or f"{len(points)} models evaluated on {len(rows.y):,} rows {path.evaluated_on}",
+        metric=path.record.metric,
+        outcomes=outcomes,
         frontier=_frontier(path, names, confidence, chosen),
         sections=[
             audited_section(reports[names[shown]], f"As audited: {names[shown]}"),
@@ -168,8 +179,17 @@ def path_page(
     )
 
 
+def _outcome(path: FairnessPath, point: PathPoint) -> Outcome:
+    """Return how good a model of a path is, and how its fit ended."""
+    rows = path.validation
+    quality = [(path.scoring.replace("_", " "), fixed(point.score)), ("±", fixed(point.error))]
+    if not is_regressor(point.model) and path.scoring != "roc_auc" and len(np.unique(rows.y)) > 1:
+        quality.append(("AUC", fixed(roc_auc_score(rows.y, point.scores, sample_weight=rows.weights))))
+    return Outcome(quality, point.model.result_.satisfied, point.max_gap, point.training_gap)
+
+
 def _own_sections(path: FairnessPath, shown: PathPoint) -> list[Section]:
-    """Return what a page says of its path if it is told nothing else."""
+    """Return the details of a path where none are passed."""
     notes = [] if path.meaning is None else [path.meaning]
     return [settings_section(shown.model.get_params(deep=False)), *notes_section(notes)]
 

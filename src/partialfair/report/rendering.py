@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -20,11 +20,12 @@ import numpy as np
 from partialfair.data.groups import group_name, members_text
 from partialfair.exceptions import InputError
 from partialfair.metrics.catalogue import METRICS
-from partialfair.metrics.evaluation import TOO_FEW, SmallGroup
+from partialfair.metrics.evaluation import TOO_FEW
 from partialfair.metrics.inputs import ranked_threshold
 from partialfair.metrics.report import FairnessReport
 from partialfair.report.page_data import DISCLOSED, N_GRID, IntervalChanges, Worst, leading_pairs, summarise
 from partialfair.report.sections import Section, audited_line
+from partialfair.report.verdict import Outcome, summaries_html
 
 NOT_ONE_INTERVAL = (
     "a page shows one interval that is the same for all groups, not a union or one for each group"
@@ -71,6 +72,8 @@ def render(
     *,
     title: str,
     headline: str,
+    metric: str,
+    outcomes: Mapping[str, Outcome],
     sections: Sequence[Section] = (),
     frontier: FrontierChart | None = None,
     shown: int = 0,
@@ -85,9 +88,13 @@ def render(
     reports
         One for each model, by name, that passed `check_reports`.
     title, headline
-        What is said on top.
+        What stands on top.
+    metric
+        The metric of the verdict.
+    outcomes
+        What is known of models, by name, besides their reports.
     sections
-        What is said below the pictures.
+        The details below the figures.
     frontier
         Drawn if given; its points choose the model that is shown.
     shown
@@ -101,11 +108,12 @@ def render(
     """
     first = next(iter(reports.values()))
     settings = _Confidence.of(reports, seen_in_training)
+    # What is unfolded comes first.
+    sections = sorted([*sections, *_small_groups(first)], key=lambda section: not section.is_open)
     marks = {
         "title": escape(title),
         "headline": escape("; ".join(filter(None, [headline, first.coverage]))),
         **_words(first.higher_is_better),
-        "small_groups": _small_groups(first),
         "cautions": "\n".join(
             [
                 *([] if warning is None else [f'<p class="warn">{escape(warning)}</p>']),
@@ -116,9 +124,16 @@ def render(
         "bands": escape(settings.explanation),
         "style": page_style(),
         "script": "\n".join(map(_asset, _SCRIPTS)),
+        "summaries": summaries_html(
+            reports, outcomes, metric=metric, shown=shown, seen_in_training=seen_in_training
+        ),
+        "contents": "\n".join(
+            f'<li><a href="#section-{k}">{escape(section.title)}</a></li>'
+            for k, section in enumerate(sections)
+        ),
         "frontier": "" if frontier is None else _FRONTIER,
         "changes": "" if changes is None else _CHANGES,
-        "sections": "\n".join(section.html() for section in sections),
+        "sections": "\n".join(section.html(f"section-{k}") for k, section in enumerate(sections)),
     }
     # Tables of changes have the room that is left by everything else.
     max_pairs = _MAX_PAIRS if changes is None else _MAX_PAIRS_WITH_CHANGES
@@ -148,10 +163,10 @@ def check_reports(reports: Mapping[str, FairnessReport], shown: int = 0) -> None
         if audited_interval(report) != audited_interval(first):
             raise InputError(f"the reports {first_name!r} and {name!r} differ in their interval")
         if [group.label for group in report.scored] != [group.label for group in first.scored]:
-            raise InputError(f"the reports {first_name!r} and {name!r} have not judged the same groups")
+            raise InputError(f"the reports {first_name!r} and {name!r} have not evaluated the same groups")
         # Equal sizes are the most that reports show: they hold no rows.
         if [group.n for group in report.scored] != [group.n for group in first.scored]:
-            raise InputError(f"the reports {first_name!r} and {name!r} are not of the same people")
+            raise InputError(f"the reports {first_name!r} and {name!r} are not of the same rows")
         if (report.scored.groups[0].positive is None) != (first.scored.groups[0].positive is None):
             raise InputError(f"only one of the reports {first_name!r} and {name!r} has labels")
 
@@ -168,11 +183,14 @@ class _Confidence:
     def of(cls, reports: Mapping[str, FairnessReport], seen_in_training: bool) -> _Confidence:
         first = next(iter(reports.values()))
         confidence = f"{100 * first.confidence:g} %"
-        audited = "Confidence intervals under “As audited” hold for that one interval."
+        audited = (
+            "On the audited interval the report shows the confidence interval of that one interval instead, "
+            "which is shorter."
+        )
         if seen_in_training:
             text = (
-                "The models were trained on these rows, so that gaps on new people are mostly wider: there "
-                "are no bands, and the confidence intervals under “As audited” say nothing of new people."
+                "The models were trained on these rows, so that gaps on new data are mostly larger: there "
+                "are no bands, and the confidence intervals under “As audited” say nothing of new data."
             )
             return cls(confidence, False, text)
         # Of weighted or clustered rows the effective size only approximates the law of ranks.
@@ -184,10 +202,11 @@ class _Confidence:
         clustered = first.scored.groups[0].clusters is not None
         source = dkw if clustered else f"as in the Kolmogorov–Smirnov test (of group AUC, {dkw})"
         text = (
-            f"Bands hold with {about}{confidence} confidence for all intervals, pairs and thresholds at "
-            f"once, those of each metric and scale by themselves{each}. They follow from how far ranks in "
-            f"two samples are off everywhere, {source}, so they allow for having looked everywhere, and are "
-            f"wide.{rough} They take the rows for a random sample that the model had not seen. {audited}"
+            f"Bands hold with {about}{confidence} confidence simultaneously for all intervals, pairs and "
+            f"thresholds, those of each metric and scale by themselves{each}. They follow from how far ranks "
+            f"in two samples are off everywhere, {source}, so they are corrected for having looked "
+            f"everywhere, and are long.{rough} They take the rows for a random sample that the model had not "
+            f"seen. {audited}"
         )
         return cls(about + confidence, True, text)
 
@@ -207,9 +226,9 @@ def _cautions(report: FairnessReport) -> list[str]:
     cautions = []
     low, high = audited_interval(report)
     begin, end = _snapped(report)
-    if max(abs(N_GRID * low - begin), abs(N_GRID * high - end)) > 1e-9:
+    if not _is_on_grid(report):
         cautions.append(
-            f"The page begins with ranks {begin}–{end} %, whole percents next to the audited "
+            f"The report begins with ranks {begin}–{end} %, whole percents next to the audited "
             f"{100 * low:g}–{100 * high:g} %, whose own numbers are under “As audited”."
         )
     small = [group.name for group in report.scored if group.n <= DISCLOSED]
@@ -233,26 +252,17 @@ def _words(higher_is_better: bool) -> dict[str, str]:
     }
 
 
-def _small_groups(report: FairnessReport) -> str:
-    """Return the groups that are not judged, or judged together, as tables below that of the groups."""
-    merged_title = "Judged together as one group, being too few alone"
-    return "\n".join(
-        _small_table(title, groups)
-        for title, groups in (
-            (TOO_FEW.capitalize(), report.small_groups),
-            (merged_title, report.merged_groups),
-        )
-        if groups
-    )
-
-
-def _small_table(title: str, groups: Sequence[SmallGroup]) -> str:
+def _small_groups(report: FairnessReport) -> Iterator[Section]:
+    """Yield tables of the groups that are not evaluated, and of those evaluated together."""
     columns = ("group", "members", "effective members in the audited interval")
-    rows = [
-        [group_name(group.group), f"{group.n:,}", members_text(group.n_counted, too_few=True)]
-        for group in groups
-    ]
-    return Section(title, rows, columns).html(heading="h3")
+    merged_title = "Evaluated together as one group, being too small alone"
+    for title, groups in ((TOO_FEW.capitalize(), report.small_groups), (merged_title, report.merged_groups)):
+        rows = [
+            [group_name(group.group), f"{group.n:,}", members_text(group.n_counted, too_few=True)]
+            for group in groups
+        ]
+        if rows:
+            yield Section(title, rows, columns, is_open=True)
 
 
 def _too_few(report: FairnessReport) -> dict[str, list[int]]:
@@ -264,24 +274,24 @@ def _too_few(report: FairnessReport) -> dict[str, list[int]]:
     }
 
 
-_FRONTIER = """<section>
-<h2>Frontier</h2>
+_FRONTIER = """<figure aria-labelledby="frontier-title">
+<h3 id="frontier-title">Gap and accuracy of all models</h3>
 <div id="frontier"></div>
-<p class="soft" id="frontier-text" role="status">Every model by its gap on rows not trained on, with its
-confidence interval, and how good it is there, give or take one standard error; beside it the gap it was
-allowed.
-Dashed: the fit did not end well. Choose one to see it below.</p>
-</section>"""
+<figcaption><p id="frontier-text" role="status">Every model by its gap on rows not trained on, with its
+confidence interval, and how good it is there, ± one standard error. Numbers: the largest gap allowed.
+Dashed: the fit did not end well. Choose one to see it.</p></figcaption>
+</figure>"""
 
 _CHANGES = """<section class="live">
-<h2>Who enters and leaves the interval</h2>
-<p class="soft" id="changes-text"></p>
+<h3>Who enters and leaves the interval</h3>
 <div class="scroll" role="region" aria-label="who enters and leaves the interval" tabindex="0">
-<table id="changes" aria-describedby="changes-text"><thead><tr><th scope="col">group</th>
+<table id="changes" class="sortable" aria-describedby="changes-text"><thead><tr><th scope="col">group</th>
 <th scope="col" class="number">in the interval</th><th scope="col" class="number">stay</th>
-<th scope="col" class="number">enter</th><th scope="col" class="number">leave</th></tr></thead>
+<th scope="col" class="number">enter</th><th scope="col" class="number">leave</th>
+<th scope="col" class="number">changed</th></tr></thead>
 <tbody></tbody></table>
 </div>
+<p class="soft" id="changes-text"></p>
 </section>"""
 
 
@@ -328,12 +338,15 @@ def _data(
             "ownThreshold": first.threshold is not None,
             "higherIsBetter": first.higher_is_better,
             "model": shown,
+            "onGrid": _is_on_grid(first),
+            "minMembers": first.min_group_size,
         },
         "models": [
             {
                 "name": name,
                 "tooFew": _too_few(report),
                 "audited": {row.metric: audited_line(row) for row in report.rows},
+                "limits": {row.metric: [row.low, row.high] for row in report.rows if np.isfinite(row.high)},
                 **summarise(
                     report.scored,
                     threshold=None
@@ -363,6 +376,12 @@ def _snapped(report: FairnessReport) -> list[int]:
     # At least two percents wide, as gaps of one percent are mostly noise.
     begin = min(round(N_GRID * low), N_GRID - _LEAST_WIDTH)
     return [begin, max(round(N_GRID * high), begin + _LEAST_WIDTH)]
+
+
+def _is_on_grid(report: FairnessReport) -> bool:
+    """Whether the page can begin with the very interval that was audited."""
+    ends = zip(_snapped(report), audited_interval(report), strict=True)
+    return all(abs(percent - N_GRID * end) <= 1e-9 for percent, end in ends)
 
 
 def audited_interval(report: FairnessReport) -> tuple[float, float]:

@@ -27,7 +27,7 @@ _MOST_PAIRS = 50
 
 @dataclass(frozen=True)
 class Section:
-    """Something to read below the pictures: a table, or terms and what they mean.
+    """Details below the figures: a table, a list, or terms and what they mean.
 
     Attributes
     ----------
@@ -37,6 +37,8 @@ class Section:
         Of the table; without columns, rows are pairs of a term and its value.
     items
         Of a list.
+    is_open
+        Whether it is unfolded from the start.
     """
 
     title: str
@@ -44,10 +46,12 @@ class Section:
     columns: Sequence[str] = ()
     text: str = ""
     items: Sequence[str] = ()
+    is_open: bool = False
 
-    def html(self, heading: str = "h2") -> str:
-        """Return the section, everything escaped."""
-        parts = [f"<section>\n<{heading}>{escape(self.title)}</{heading}>"]
+    def html(self, address: str = "") -> str:
+        """Return the section, which unfolds, everything escaped; links lead to the address."""
+        unfolded, link = " open" if self.is_open else "", f' id="{address}"' if address else ""
+        parts = [f"<details{unfolded}{link}>\n<summary><h2>{escape(self.title)}</h2></summary>"]
         if self.text:
             parts += [f"<p>{escape(paragraph)}</p>" for paragraph in self.text.split("\n\n")]
         if self.columns:
@@ -57,11 +61,11 @@ class Section:
             parts.append("<dl>\n" + "\n".join(lines) + "\n</dl>")
         if self.items:
             parts.append("<ul>\n" + "\n".join(f"<li>{escape(item)}</li>" for item in self.items) + "\n</ul>")
-        return "\n".join([*parts, "</section>"])
+        return "\n".join([*parts, "</details>"])
 
     def _table(self) -> str:
         head = "".join(f'<th scope="col">{escape(name)}</th>' for name in self.columns)
-        wide = ' class="wide"' if len(self.columns) > _FEW_COLUMNS else ""
+        wide = ' class="wide-table"' if len(self.columns) > _FEW_COLUMNS else ""
         body = "\n".join(
             f'<tr><th scope="row">{escape(first)}</th>' + "".join(map(_cell, rest)) + "</tr>"
             for first, *rest in self.rows
@@ -109,11 +113,12 @@ def audited_section(
     what = f"At {interval}, gaps on the {report.gap_scale} scale{threshold}.{omitted}"
     # What intervals and bounds are, and with what confidence.
     claims = (
-        "The model was trained on these rows: intervals and bounds say nothing of new people."
+        "The model was trained on these rows: intervals and bounds say nothing of new data."
         if seen_in_training
         else f"Confidence intervals hold for this interval of ranks alone. {report.assurance} "
-        "“At least” and “at most” are bounds on one side, with the same confidence: the true gap is shown to "
-        "be no smaller, or no wider, than that. Where one side alone matters, read that bound."
+        "“At least” and “at most” are lower and upper confidence bounds on one side, with the same "
+        "confidence. They answer another question: read one of them where one side alone matters, and the "
+        "interval otherwise."
     )
     return Section(
         title,
@@ -153,15 +158,15 @@ def pairs_section(report: FairnessReport, metric: str, title: str = "Pairs of gr
     if len(pairs) < 2:
         return []
     shown = (
-        f"All {len(pairs)}" if len(pairs) <= _MOST_PAIRS else f"The {_MOST_PAIRS} widest of {len(pairs):,}"
+        f"All {len(pairs)}" if len(pairs) <= _MOST_PAIRS else f"The {_MOST_PAIRS} largest of {len(pairs):,}"
     )
     labelled = any(gap.label is not None for gap in pairs)
     return [
         Section(
             title,
-            text=f"{shown} pairs by {METRICS[metric].title}, the widest gap first. Each interval is that of "
-            "one pair, as if no other had been looked at; intervals under “As audited” are of the maximum "
-            "over all pairs, whichever is the widest in truth.",
+            text=f"{shown} pairs by {METRICS[metric].title}, the largest gap first. Each interval is that of "
+            "one pair, not corrected for looking at several; intervals under “As audited” are of the maximum "
+            "over all pairs, whichever is the largest in truth.",
             columns=("between", "gap", interval_title(report.confidence), *(["among"] if labelled else [])),
             rows=[
                 [
@@ -201,9 +206,9 @@ def fits_section(
     (tol,) = {result.tol for result in fits.values()}
     return Section(
         "Fits and KKT certificates",
-        text=f"A KKT certificate holds if its four residuals are at most tol = {tol:g}: then the model is "
-        "nearly a KKT point of the training problem, which says nothing about other data. The training gap "
-        "is that of the exact metric.",
+        text="A KKT certificate is about the solver: it holds if its four residuals are at most "
+        f"tol = {tol:g}, and then the model is nearly a KKT point of the training problem. It says nothing "
+        "of new data. The training gap is that of the exact metric.",
         columns=(
             "model",
             "status",
@@ -241,7 +246,7 @@ def settings_section(settings: Mapping[str, Any]) -> Section:
 
 def notes_section(notes: Sequence[str]) -> list[Section]:
     """Return what may surprise, if anything does."""
-    return [Section("Notes", items=notes)] if notes else []
+    return [Section("Notes", items=notes, is_open=True)] if notes else []
 
 
 def describe_end(result: FitResult) -> str:

@@ -198,7 +198,7 @@ def test_what_each_number_claims_is_said():
     assert f"Each interval holds by itself with 95 % confidence; all {len(found.rows)} at once" in page
     assert "Pairs of groups" not in page  # there is one
     trained = audit_page(found, seen_in_training=True)
-    assert "intervals and bounds say nothing of new people" in trained
+    assert "intervals and bounds say nothing of new data" in trained
     assert "holds by itself" not in trained
 
 
@@ -217,10 +217,10 @@ def test_the_widest_pairs_are_listed_with_intervals_of_their_own():
         n_resamples=100,
     )
     for metric in ("statistical_parity", "equalized_odds"):
-        page = audit_page({"old": found, "new": found}, pairs_by=metric)
-        assert page.count("<h2>Pairs of groups") == 1
-        section = page.split("<h2>Pairs of groups: old</h2>")[1].split("</section>")[0]
-        assert f"The 50 widest of 66 pairs by {METRICS[metric].title}" in section
+        page = audit_page({"old": found, "new": found}, metric=metric)
+        assert page.count("<summary><h2>Pairs of groups") == 1
+        section = page.split("<h2>Pairs of groups: old</h2>")[1].split("</details>")[0]
+        assert f"The 50 largest of 66 pairs by {METRICS[metric].title}" in section
         lines = re.findall(
             r'<th scope="row">(.*?)</th><td>(.*?)</td><td class=numbers>(.*?)</td>(.*?)</tr>', section
         )
@@ -266,7 +266,7 @@ def test_several_reports_by_name():
         ({"threshold": 0.7}, "differ in their threshold"),
         ({"confidence": 0.9}, "differ in their confidence"),
         ({"interval": (0.1, 0.5)}, "differ in their interval"),
-        ({"n": 500}, "not of the same people"),
+        ({"n": 500}, "not of the same rows"),
     ],
 )
 def test_reports_that_do_not_go_together_are_refused(others, words):

@@ -64,7 +64,7 @@ class Changes {
 
   /** What the lines mean, and who has none. */
   text(models) {
-    const few = `at most ${this.most} members: what each of them does could be told one by one`;
+    const few = `at most ${this.most} members: what each row does could be inferred`;
     const noRoom = this.groups.filter((_, k) => this.stays(models, k, 0, GRID) === null).length;
     return [
       "The interval holds as many of a group under both, so that as many leave it as enter; weights are",
@@ -84,6 +84,7 @@ const drawChanges = (table, lines) => {
       row.appendChild(element("th", name)).scope = "row";
       for (const [kind, count] of Object.entries({ inside, stays, enters: changes, leaves: changes }))
         row.appendChild(element("td", membersText(count), "number")).dataset[kind] = String(count);
+      row.appendChild(element("td", percent(inside > 0 ? changes / inside : 0, 1), "number"));
       return row;
     }),
   );

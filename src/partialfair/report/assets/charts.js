@@ -15,9 +15,10 @@ const LINE = 16; // height of a line of them
 const MOST_DECIMALS = 10; // a longer number is shorter with an exponent
 
 const percent = (share, digits = 0) => `${fixed(100 * share, digits)} %`;
+/** Groups differ by the style of their lines as well; two of one colour never have the same. */
+const DASHES = ["none", "7 3", "2 2", "9 3 2 3", "5 2 2 2 2 2"];
 const colourOf = (group) => COLOURS[group % COLOURS.length];
-const dashOf = (group) =>
-  group < COLOURS.length ? "none" : `${2 + 2 * Math.floor(group / COLOURS.length)} 2`;
+const dashOf = (group) => DASHES[(group + Math.floor(group / COLOURS.length)) % DASHES.length];
 
 const byId = (id) => document.getElementById(id);
 const element = (name, text, classes = "") => {
@@ -62,9 +63,19 @@ const apart = (labels, width) => {
   return kept;
 };
 
+/** Widths of figures as measured once: reading one while others are drawn anew would lay out everything again. */
+let widths = new WeakMap();
+const forgetWidths = () => {
+  widths = new WeakMap();
+};
+const widthOf = (place) => {
+  if (!widths.has(place)) widths.set(place, Math.max(place.clientWidth, 260));
+  return widths.get(place);
+};
+
 /** An empty picture with axes: returns the drawing and the functions from values to places. */
 const frame = (place, { height, x, y, margin = { left: 52, right: 20, top: 10, bottom: 44 } }) => {
-  const width = Math.max(place.clientWidth, 260);
+  const width = widthOf(place);
   const tall = height(width);
   const beside = Math.max(...y.ticks.map((value) => y.format(value).length), 0) * LETTER;
   const left = Math.max(margin.left, beside + 26), // ticks, and before them the name of the axis
@@ -120,8 +131,8 @@ const roundTicks = (low, high) => {
     last = Math.floor(high / wide + 1e-9);
   return Array.from({ length: Math.max(last - first + 1, 0) }, (_, k) => (first + k) * wide);
 };
-/** How many members, some of them in part: as `members_text` of the library writes it. */
-const membersText = (count) => Number((count + 1e-6).toFixed(1)).toLocaleString("en");
+/** How many members, some of them in part, as a whole number: as `members_text` of the library writes it. */
+const membersText = (count) => Math.floor(count + 0.5 + 1e-6).toLocaleString("en");
 /** Labels of ticks with as many digits as tell them apart. */
 const tickLabels = (ticks) => {
   const step = ticks.length > 1 ? ticks[1] - ticks[0] : 1;
@@ -190,17 +201,29 @@ const SHARES = (top) => ({
   format: (value) => percent(value, top < 0.05 ? 1 : 0),
   label: "share of the group",
 });
-/** The groups that are drawn beside those shown, unless they are too many. */
+const MOST_FAINT = 12;
+/** The groups that are drawn besides those shown, unless they are too many. */
 const faintOnes = ({ groups }, shown) =>
-  groups.length <= 12 ? groups.map((_, k) => k).filter((k) => !shown.includes(k)) : [];
+  groups.length <= MOST_FAINT ? groups.map((_, k) => k).filter((k) => !shown.includes(k)) : [];
+
+/** Names of groups with their lines. */
+const drawLegend = (place, groups) =>
+  place.replaceChildren(
+    ...groups.map(([k, name]) => {
+      const style = { stroke: colourOf(k), "stroke-width": 3, "stroke-dasharray": dashOf(k) };
+      const line = svg("line", { x1: 0, x2: 34, y1: 6, y2: 6, ...style });
+      const item = document.createElement("li");
+      item.append(svg("svg", { width: 34, height: 12, "aria-hidden": "true" }, line), name);
+      return item;
+    }),
+  );
 
 /** Shares of groups by score: bars at the values of discrete scores, steps otherwise. */
 const drawDensities = (place, drawn) => (drawn.model.bars ? drawBars : drawSteps)(place, drawn);
 
 /** Bars side by side, solid as far as they lie inside the interval; other groups are dashes. */
-const drawBars = (place, { model, shown, i, j, t, higherIsBetter }) => {
+const drawBars = (place, { model, shown, i, j, t, top, higherIsBetter }) => {
   const { centres, labels, width, span, cuts } = model.bars;
-  const top = Math.max(...model.groups.flatMap((group) => [...group.density]));
   const { drawing, toX, toY, bottom } = frame(place, {
     height: () => 300,
     x: {
@@ -247,9 +270,8 @@ const drawBars = (place, { model, shown, i, j, t, higherIsBetter }) => {
 };
 
 /** Steps; below, where each group's interval lies. */
-const drawSteps = (place, { model, shown, i, j, t }) => {
+const drawSteps = (place, { model, shown, i, j, t, top }) => {
   const bars = 14 * shown.length;
-  const top = Math.max(...model.groups.flatMap((group) => [...group.density]));
   const [first, last] = [model.bins[0], model.bins[model.bins.length - 1]];
   const ticks = roundTicks(first, last);
   const { drawing, toX, toY, bottom } = frame(place, {
@@ -295,6 +317,79 @@ const drawSteps = (place, { model, shown, i, j, t }) => {
   drawing.append(svg("line", { class: "threshold", x1: cut, x2: cut, y1: 10, y2: bottom }));
 };
 
+/** The share of positives in every tenth of a group by its mean score. */
+const drawCalibration = (place, { model, shown }) => {
+  const curves = model.groups.map((group) => group.calibration());
+  const scores = curves.flatMap((points) => points.map(([score]) => score));
+  const [low, high] = [Math.min(...scores), Math.max(...scores)];
+  const range = high > low ? [low, high] : [low - 0.5, high + 0.5];
+  const ticks = roundTicks(...range);
+  const { drawing, toX, toY } = frame(place, {
+    height: (width) => Math.min(0.8 * width, 340),
+    x: { range, ticks, format: tickLabels(ticks), label: "mean score of a tenth of the group" },
+    y: { ...RANKS, label: "share of positives" },
+  });
+  for (const k of [...faintOnes(model, shown), ...shown]) {
+    const faint = shown.includes(k) ? "" : " faint";
+    const points = curves[k].map(([score, rate]) => [toX(score).toFixed(1), toY(rate).toFixed(1)]);
+    const style = { stroke: colourOf(k), "stroke-dasharray": dashOf(k) };
+    drawing.append(svg("polyline", { class: `density${faint}`, ...style, points: points.join(" ") }));
+    if (!faint) for (const [cx, cy] of points) drawing.append(svg("circle", { cx, cy, r: 3, fill: colourOf(k) }));
+  }
+};
+
+/** The gaps of all intervals as wide as [i, j), by where they begin; the largest of those elsewhere are marked. */
+const drawAlong = (place, { i, j, lines }) => {
+  const width = j - i;
+  const values = lines.flatMap(({ gaps, elsewhere }) => [...gaps, elsewhere ?? gaps[0]]);
+  const top = Math.max(...values.map(({ value }) => value), 0.01);
+  const ticks = roundTicks(0, 1.05 * top);
+  const { drawing, toX, toY, bottom } = frame(place, {
+    height: (room) => Math.min(0.8 * room, 340),
+    x: { ...RANKS, label: `rank at which an interval of ${width} % begins` },
+    y: { range: [0, 1.05 * top], ticks, format: tickLabels(ticks), label: "gap" },
+  });
+  const [from, to] = [Math.max(i - width, 0), Math.min(j, GRID)].map((rank) => toX(rank / GRID));
+  drawing.append(svg("rect", { class: "overlapping", x: from, y: 10, width: to - from, height: bottom - 10 }));
+  for (const { gaps, elsewhere, classes } of lines) {
+    const points = gaps.map(({ value }, k) => `${toX(k / GRID).toFixed(1)},${toY(value).toFixed(1)}`);
+    drawing.append(svg("polyline", { class: `curve ${classes}`, points: points.join(" ") }));
+    drawing.append(svg("circle", { class: `here ${classes}`, cx: toX(i / GRID), cy: toY(gaps[i].value), r: 4 }));
+    if (elsewhere)
+      drawing.append(
+        svg("circle", { class: "worst", cx: toX(elsewhere.i / GRID), cy: toY(elsewhere.value), r: 5 }),
+      );
+  }
+};
+
+/** Where labels stand beside their points: the first free place around each, no label over another or a point. */
+const placeLabels = (points, [right, bottom]) => {
+  const taken = points.map(({ x, y }) => ({ left: x - 8, right: x + 8, top: y - 8, bottom: y + 8 }));
+  const isFree = (box) =>
+    box.left >= 0 &&
+    box.right <= right &&
+    box.top >= 0 &&
+    box.bottom <= bottom &&
+    taken.every(
+      (one) =>
+        box.right < one.left || one.right < box.left || box.bottom < one.top || one.bottom < box.top,
+    );
+  return points.map(({ x, y, text }) => {
+    const width = text.length * LETTER;
+    const boxes = [10, 18, 30, 44, 60].flatMap((away) =>
+      [
+        [x + away, y - away],
+        [x + away, y + away],
+        [x - away - width, y - away],
+        [x - away - width, y + away],
+      ].map(([left, middle]) => ({ left, right: left + width, top: middle - 7, bottom: middle + 7 })),
+    );
+    const box = boxes.find(isFree) ?? boxes[0];
+    taken.push(box);
+    return box;
+  });
+};
+
 /** Gaps of models against how good they are. */
 const drawFrontier = (place, { frontier, shown, choose, tell }) => {
   const ends = frontier.points.flatMap((p) => [p.low, p.high, p.gap]);
@@ -302,29 +397,26 @@ const drawFrontier = (place, { frontier, shown, choose, tell }) => {
   const pad = (low, high) => [low - 0.05 * (high - low || 1), high + 0.05 * (high - low || 1)];
   const xs = [0, pad(0, Math.max(...ends))[1]],
     ys = pad(Math.min(...goods), Math.max(...goods));
-  const at = frame(place, {
-    height: (width) => Math.min(0.7 * width, 380),
-    x: {
-      range: xs,
-      ticks: roundTicks(...xs),
-      format: tickLabels(roundTicks(...xs)),
-      label: frontier.gapLabel,
-    },
-    y: {
-      range: ys,
-      ticks: roundTicks(...ys),
-      format: tickLabels(roundTicks(...ys)),
-      label: frontier.scoreLabel,
-    },
+  const axis = (range, label) => ({
+    range,
+    ticks: roundTicks(...range),
+    format: tickLabels(roundTicks(...range)),
+    label,
+  });
+  const { drawing, toX, toY, bottom } = frame(place, {
+    height: (width) => Math.min(0.8 * width, 380),
+    x: axis(xs, frontier.gapLabel),
+    y: axis(ys, frontier.scoreLabel),
     margin: { left: 62, right: 20, top: 10, bottom: 44 },
   });
-  const { drawing, toX, toY } = at;
   drawing.removeAttribute("aria-hidden");
   drawing.setAttribute("role", "group");
   drawing.setAttribute("aria-label", "models of the path");
-  frontier.points.forEach((point) => {
-    const x = toX(point.gap),
-      y = toY(point.score);
+  const points = frontier.points.map((point) => ({ x: toX(point.gap), y: toY(point.score), text: point.name }));
+  const boxes = placeLabels(points, [Number(drawing.getAttribute("width")), bottom]);
+  frontier.points.forEach((point, k) => {
+    const { x, y } = points[k],
+      { left, right, top } = boxes[k];
     const dot = svg(
       "g",
       {
@@ -336,8 +428,9 @@ const drawFrontier = (place, { frontier, shown, choose, tell }) => {
       },
       svg("line", { x1: toX(point.low), x2: toX(point.high), y1: y, y2: y }),
       svg("line", { x1: x, x2: x, y1: toY(point.score - point.error), y2: toY(point.score + point.error) }),
+      svg("line", { class: "leader", x1: x, y1: y, x2: left > x ? left : right, y2: top + 7 }),
       svg("circle", { cx: x, cy: y, r: point.chosen ? 8 : 6 }),
-      svg("text", { x: x + 10, y: y - 8 }, point.name),
+      svg("text", { x: left, y: top + 11 }, point.name),
     );
     dot.addEventListener("click", () => choose(point.model));
     dot.addEventListener("keydown", (event) => {
@@ -374,7 +467,7 @@ class HeatMap {
     canvas.addEventListener("pointermove", (event) => event.buttons && pick(event));
   }
 
-  /** Narrow intervals hold few people and saturate; the colours are spread over the others. */
+  /** Small intervals hold few rows and saturate; the colours are spread over the others. */
   show(cells) {
     this.cells = cells;
     const wide = cells.filter(({ i, j }) => j - i >= 10).map(({ value }) => value);
@@ -383,8 +476,9 @@ class HeatMap {
     this.paint();
   }
 
-  paint() {
-    const pale = getComputedStyle(this.place).getPropertyValue("--faded").split(",").map(Number);
+  /** Fade into what the page has behind it, or into another color. */
+  paint(faded = getComputedStyle(this.place).getPropertyValue("--faded")) {
+    const pale = faded.split(",").map(Number);
     const picture = new ImageData(GRID, GRID);
     for (const { i, j, value, low } of this.cells) {
       const colour = heat(value / this.top),

@@ -219,7 +219,7 @@ class Pair {
 class Group {
   constructor(data) {
     Object.assign(this, data);
-    for (const key of ["scores", "rows", "ranks", "density", "positives", "positivesAbove"]) {
+    for (const key of ["scores", "rows", "ranks", "density", "positives", "positivesAbove", "tenths"]) {
       if (key in data) this[key] = unpack(data[key]);
     }
     this.hasLabels = "positives" in data;
@@ -240,6 +240,15 @@ class Group {
     });
   }
 
+  /** Of every tenth of the group its mean score and share of positives, from the best. */
+  calibration() {
+    const tenth = GRID / 10;
+    return Array.from(this.tenths, (score, k) => [
+      score,
+      (this.positives[(k + 1) * tenth] - this.positives[k * tenth]) * 10,
+    ]);
+  }
+
   /** Effective members inside, as the warnings of the library count them. */
   effectiveInside(i, j) {
     return (this.nEffective * (j - i)) / GRID;
@@ -250,6 +259,13 @@ class Group {
     const share = (k) => (positive ? this.positives[k] : k / GRID - this.positives[k]);
     const above = positive ? this.positivesAbove[t] : this.ranks[t] - this.positivesAbove[t];
     return { share, above, all: share(GRID) };
+  }
+
+  /** The rank of a threshold, among members with the label where these are ranked by themselves. */
+  rankAt(t, label, rankWithin) {
+    if (label === null || rankWithin === "group") return this.ranks[t];
+    const { above, all } = this.labelled(label, t);
+    return above / all;
   }
 
   /** Selected share of the interval, and of the group: demographic parity. */
@@ -333,6 +349,8 @@ class Model {
     this.name = data.name;
     this.rankWithin = rankWithin;
     this.audited = data.audited; // what Python measured, in words, by metric
+    this.limits = data.limits; // its confidence intervals, by metric
+    this.alongCache = {};
     this.tooFew = data.tooFew; // positions of groups with too few of a label, by metric
     this.thresholds = data.thresholds;
     this.selected = unpack(data.selected);
@@ -364,7 +382,7 @@ class Model {
   }
 
   /** The pairs that a metric compares: those without groups that have too few of a label. */
-  judged(metric, pair) {
+  compared(metric, pair) {
     const absent = this.tooFew[metric] ?? [];
     return (pair ? [pair.groups] : this.allPairs).filter(
       (groups) => !groups.some((k) => absent.includes(k)),
@@ -381,44 +399,123 @@ class Model {
     return slackOf ? widestWithBand(gaps) : widest(gaps);
   }
 
+  /**
+   * Whether the threshold's rank lies outside [i, j] in every group, for all labels compared: then no order of
+   * the scores inside has any influence, and a gap of 0 means nothing.
+   */
+  isOutside(pairs, labels, i, j, t) {
+    const ranks = [...new Set(pairs.flat())].flatMap((k) =>
+      labels.map((label) => this.groups[k].rankAt(t, label, this.rankWithin)),
+    );
+    return ranks.every((rank) => rank < i / GRID - TOLERANCE || rank > j / GRID + TOLERANCE);
+  }
+
   /** Every metric on both scales: {metric: {interval, absolute}}, each with value, pair and perhaps a band. */
   gaps(i, j, t, pair = null) {
     const width = (j - i) / GRID;
     const scales = (of) => ({ interval: of("interval"), absolute: of("absolute") });
+    const unlessOutside = (pairs, labels, found) =>
+      this.isOutside(pairs, labels, i, j, t)
+        ? scales((scale) =>
+            found[scale].value > TOLERANCE ? found[scale] : { ...found[scale], value: NaN, isOutside: true },
+          )
+        : found;
     const selected = this.groups.map((group) => group.selected(i, j, t));
-    const compared = this.judged("demographic_parity", pair);
+    const compared = this.compared("demographic_parity", pair);
     const found = {
       statistical_parity: {
         interval: this.ofPairs("parity", i, j, pair),
         absolute: this.ofPairs("parityAbsolute", i, j, pair),
       },
-      demographic_parity: scales((scale) =>
-        this.ofShares(selected, compared, scale, (slack) => (scale === "interval" ? slack / width : slack)),
+      demographic_parity: unlessOutside(
+        compared,
+        [null],
+        scales((scale) =>
+          this.ofShares(selected, compared, scale, (slack) => (scale === "interval" ? slack / width : slack)),
+        ),
       ),
       group_auc: { interval: this.ofPairs("groupAuc", i, j, pair), absolute: null },
     };
     if (!this.hasLabels) return found;
-    const withLabel = [true, false].map((positive) =>
-      this.groups.map((group) => group.selectedWith(positive, i, j, t, this.rankWithin)),
-    );
-    const ofLabels = (metric, labels) =>
-      scales((scale) => {
-        const pairs = this.judged(metric, pair);
-        return pairs.length === 0
-          ? null
-          : widest(labels.map((shares) => this.ofShares(shares, pairs, scale)));
-      });
-    found.equal_opportunity = ofLabels("equal_opportunity", withLabel.slice(0, 1));
-    found.equalized_odds = ofLabels("equalized_odds", withLabel);
+    const ofLabels = (metric, labels) => {
+      const pairs = this.compared(metric, pair);
+      if (pairs.length === 0) return scales(() => null);
+      const shares = labels.map((label) =>
+        this.groups.map((group) => group.selectedWith(label, i, j, t, this.rankWithin)),
+      );
+      const gaps = scales((scale) => widest(shares.map((of) => this.ofShares(of, pairs, scale))));
+      return unlessOutside(pairs, labels, gaps);
+    };
+    found.equal_opportunity = ofLabels("equal_opportunity", [true]);
+    found.equalized_odds = ofLabels("equalized_odds", [true, false]);
     const { inter, intra } = this.pairwise;
     const everywhere = (metric, valueOf) => {
-      const gaps = this.judged(metric, pair).map(([k, l]) => ({ value: valueOf(k, l), pair: [k, l] }));
+      const gaps = this.compared(metric, pair).map(([k, l]) => ({ value: valueOf(k, l), pair: [k, l] }));
       return { interval: gaps.length === 0 ? null : widest(gaps), absolute: null };
     };
     const place = (k, l) => (k * (2 * this.groups.length - k - 1)) / 2 + l - k - 1; // of a pair among all
     found.inter_group_pairwise = everywhere("inter_group_pairwise", (k, l) => inter[place(k, l)]);
     found.intra_group_pairwise = everywhere("intra_group_pairwise", (k, l) => Math.abs(intra[k] - intra[l]));
     return found;
+  }
+
+  /** Gaps of all intervals of one width, by where they begin. */
+  along(scale, pair, width) {
+    const key = `${scale}/${pair ? pair.groups : "all"}/${width}`;
+    if (this.alongCache.key !== key) {
+      const kind = scale === "interval" ? "parity" : "parityAbsolute";
+      const gaps = Array.from({ length: GRID - width + 1 }, (_, i) => this.ofPairs(kind, i, i + width, pair));
+      this.alongCache = { key, gaps };
+    }
+    return this.alongCache.gaps;
+  }
+
+  /**
+   * The largest gap of all intervals as long as [i, j), at any rank, that do not overlap it; where the ranks left
+   * on one side are fewer, of these. See partialfair.metrics.elsewhere: it follows from the gaps of both sides.
+   */
+  elsewhere(scale, pair, i, j, minMembers) {
+    const found = [
+      [0, i],
+      [j, GRID],
+    ].flatMap(([from, to]) => {
+      const width = Math.min(j - i, to - from);
+      const isEnough = (k) => this.groups[k].effectiveInside(0, width) >= minMembers - 1e-9;
+      const pairs = (pair ? [pair] : this.pairs).filter(({ groups }) => groups.every(isEnough));
+      const everyGroup = this.groups.every((_, k) => isEnough(k)); // else the page does not know the worst of many
+      if (width === 0 || (this.worst && !pair ? !everyGroup : pairs.length === 0)) return [];
+      const kind = scale === "interval" ? "parity" : "parityAbsolute";
+      const gap =
+        this.worst && !pair ? this.worst[kind](from, to) : widest(pairs.map((one) => one[kind](from, to)));
+      const value = scale === "interval" ? Math.min((gap.value * (to - from)) / width, 1) : gap.value;
+      return [{ value, pair: gap.pair, ...this.placeOf(gap.pair, scale, from, to, width) }];
+    });
+    return found.length > 0 ? widest(found) : null;
+  }
+
+  /** An interval of that width in [from, to) that has its largest gap, on whole percents where that can be. */
+  placeOf(groups, scale, from, to, width) {
+    const pair = this.pairOf(groups);
+    const where =
+      pair &&
+      (scale === "interval"
+        ? pair.whereParity(pair.parity(from, to), from, to)
+        : pair.whereParityAbsolute(pair.parityAbsolute(from, to)));
+    if (!where) return { i: from, j: to };
+    const ranks = where.map((rank) => clip(GRID * rank, from, to));
+    let [low, high] = ranks.sort((a, b) => a - b);
+    let [first, last] = [from, to - width];
+    if (scale === "absolute") {
+      low = high = GRID * where.find((rank) => from / GRID <= rank + TOLERANCE && rank < to / GRID);
+      [first, last] = [Math.max(first, low - width * (1 - 1e-9)), Math.min(last, low)];
+    } else if (high - low >= width) [first, last] = [low, high - width];
+    else [first, last] = [Math.max(first, high - width), Math.min(last, low)];
+    const middle = clip((low + high - width) / 2, first, last);
+    const percents = [Math.floor(middle), Math.ceil(middle)].filter(
+      (start) => first - 1e-7 <= start && start <= last + 1e-7,
+    );
+    const [start = middle] = percents.sort((a, b) => Math.abs(a - middle) - Math.abs(b - middle));
+    return { i: start, j: start + width };
   }
 
   /** The map: gaps and lower ends of all intervals of at least `least` percents. */

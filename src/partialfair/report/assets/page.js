@@ -23,20 +23,38 @@ const SIDE = higherIsBetter ? "above" : "below";
 const FROM_BEST = higherIsBetter ? "from the top" : "from the best (lowest scores)";
 
 const shownModel = () => models[state.model];
+const otherModel = () => (state.other === null || state.other === state.model ? null : models[state.other]);
 const shownPair = () => (state.pair === null ? null : shownModel().pairs[state.pair]);
 const nameOf = (k) => shortName(shownModel().groups[k].name);
 const between = ([a, b]) => `${nameOf(a)} and ${nameOf(b)}`;
 const number = (value) => (Number.isNaN(value) ? "undefined" : fixed(value, 3));
-const band = (gap) =>
-  !bands || gap.low === undefined || Number.isNaN(gap.value)
-    ? "–"
-    : `${number(gap.low)} – ${number(gap.high)}`;
+const gapText = (gap) =>
+  gap === null ? "–" : gap.isOutside ? "n/a (threshold outside the interval)" : number(gap.value);
+const OF_ALL_RANKS = ["inter_group_pairwise", "intra_group_pairwise"];
+const AT_THRESHOLD = ["demographic_parity", "equal_opportunity", "equalized_odds"];
+/** Whether what is shown of a metric is what the report has an interval of. */
+const isAudited = (metric) =>
+  (state.pair === null || shownModel().nPairs === 1) &&
+  (OF_ALL_RANKS.includes(metric) ||
+    (data.settings.onGrid &&
+      ["i", "j", "scale"].every((key) => state[key] === audited[key]) &&
+      (!AT_THRESHOLD.includes(metric) || (own !== null && state.t === own))));
+/** One pair of limits of a gap: the report's own interval where there is one, else the simultaneous band. */
+const limitsOf = (model, metric, gap) => {
+  if (!bands || gap === null || Number.isNaN(gap.value)) return null;
+  if (isAudited(metric) && model.limits[metric]) {
+    const [low, high] = model.limits[metric];
+    return { low, high, kind: "interval" };
+  }
+  return gap.low === undefined ? null : { low: gap.low, high: gap.high, kind: "band" };
+};
+const limitsText = (limits) => (limits === null ? "–" : `${number(limits.low)} – ${number(limits.high)}`);
 /** A sentence; of several models it begins with the name of the one shown. */
 const titled = (text) =>
   models.length > 1
     ? `${shortName(shownModel().name)}: ${text}`
     : text.charAt(0).toUpperCase() + text.slice(1);
-const ranksText = (i, j) => `ranks ${i}–${j} %`;
+const ranksText = (i, j) => `ranks ${general(i, 4)}–${general(j, 4)} %`;
 
 /* ---- sentences ---- */
 
@@ -74,16 +92,20 @@ const differ = (gap) => {
   const single = shownPair() || shownModel().nPairs === 1;
   const which = single
     ? `${pair} differ by ${value}`
-    : `the widest gap of any two groups is ${value}, between ${pair}`;
+    : `the largest gap of any two groups is ${value}, between ${pair}`;
   return which + whereText(gap);
 };
 
-/** What follows for people beyond these data. */
-const sure = (gap) => {
+/** What follows beyond these data. */
+const claim = (gap) => {
+  const limits = limitsOf(shownModel(), "statistical_parity", gap);
   if (!bands) return "The model was trained on these rows: nothing follows for others.";
-  if (gap.low === 0)
-    return `The ${reach} band for all intervals at once (${band(gap)}) does not rule out a true gap of 0.`;
-  return `With ${reach} confidence, whatever interval is looked at, the true gap is between ${number(gap.low)} and ${number(gap.high)}.`;
+  const basis =
+    limits.kind === "interval"
+      ? `${reach} interval`
+      : `${reach} band, corrected for searching all intervals`;
+  const shown = limits.low > 0 ? "show" : "do not show";
+  return `The rows ${shown} that there is a gap in the population (${basis}: ${limitsText(limits)}).`;
 };
 
 const thinText = (thin) => {
@@ -101,7 +123,7 @@ const sentence = () => {
       ? `among ${ranksText(i, j)} ${FROM_BEST} of each group`
       : `at thresholds that lie at ${ranksText(i, j)} ${FROM_BEST} of either group`;
   const thin = shownModel().groups.filter((group) => group.effectiveInside(i, j) < FEW);
-  return titled(`${start}, ${differ(gap)}. ${sure(gap)}${thinText(thin)}`);
+  return titled(`${start}, ${differ(gap)}. ${claim(gap)}${thinText(thin)}`);
 };
 
 /** Which groups metrics that need labels leave out: those with too few of a label when audited. */
@@ -109,7 +131,7 @@ const tooFewTexts = () =>
   Object.entries(shownModel().tooFew).map(([metric, groups]) => {
     const some = groups.slice(0, 3).map(nameOf).join(", ");
     const more = groups.length > 3 ? ` and ${groups.length - 3} more` : "";
-    return `Too few to judge by ${data.titles[metric]}, and left out of it: ${some}${more}.`;
+    return `Too small to evaluate by ${data.titles[metric]}, and left out of it: ${some}${more}.`;
   });
 
 const metricsText = () => {
@@ -117,16 +139,24 @@ const metricsText = () => {
   const score = general(shownModel().thresholds[state.t]);
   const illustration = own === null ? " (for illustration: no threshold was audited)" : "";
   const parts = [
-    `${whose}, at ${ranksText(state.i, state.j)} ${FROM_BEST}; selected: score ${SIDE} ${score}${illustration}.`,
+    `Gaps ${whose}, at ${ranksText(state.i, state.j)} ${FROM_BEST}; selected: score ${SIDE} ${score}${illustration}.`,
     "Group AUC and the pairwise gaps have one scale, and the latter are of all ranks.",
-    bands
-      ? `Band: ${reach}, for all intervals at once; – where there is none.`
-      : "No bands: the model was trained on these rows.",
   ];
-  parts.push(...tooFewTexts());
-  if (!shownModel().hasLabels)
+  if (bands)
+    parts.push(
+      `Limits: ${reach}. “interval”: of this gap alone, as audited. “band”: simultaneously for all intervals, ` +
+        "because another one was chosen; longer for that reason. “As audited” has further limits, and says what each claims.",
+    );
+  else parts.push("No limits: the model was trained on these rows.");
+  if (shownModel().hasLabels)
+    parts.push(
+      data.settings.rankWithin === "group"
+        ? "Ranks are counted within the group, also where labels are compared."
+        : "Where labels are compared, ranks are counted within the group and label.",
+    );
+  else
     parts.push("Equal opportunity, equalized odds and the pairwise gaps need labels, which were not given.");
-  return titled(parts.join(" "));
+  return [...parts, ...tooFewTexts()].join(" ");
 };
 
 /* ---- tables ---- */
@@ -135,35 +165,61 @@ const cell = (row, text, classes = "") => row.appendChild(element("td", text, cl
 
 const NOT_FOLLOWED = "the interval, groups and threshold chosen above do not change it";
 /** What Python has measured by a metric that this page has no formula of. */
-const auditedRow = ([metric, [title, gap, interval, , , pair]]) => {
+const auditedRow = (metric, span) => {
+  const [title, gap, interval, , , pair] = shownModel().audited[metric];
   const row = document.createElement("tr");
   row.appendChild(element("th", title)).scope = "row";
   const value = cell(row, `${gap} (${interval}), as audited: ${NOT_FOLLOWED}`);
-  Object.assign(value, { colSpan: 4 }).dataset.audited = metric; // both scales and their bands
+  Object.assign(value, { colSpan: span }).dataset.audited = metric;
   cell(row, pair).dataset.pair = metric;
   return row;
 };
 
+const headings = (titles) => {
+  const row = document.createElement("tr");
+  for (const [text, classes] of titles)
+    Object.assign(row.appendChild(element("th", text, classes ?? "")), { scope: "col" });
+  return row;
+};
+
+/** A gap and one pair of limits, of a model. */
+const gapCells = (row, model, metric, gap) => {
+  const limits = limitsOf(model, metric, gap);
+  const value = cell(row, gapText(gap), gap?.isOutside ? "number outside" : "number");
+  if (gap?.isOutside) {
+    value.colSpan = 2;
+    return { value, limits };
+  }
+  const limit = cell(row, limitsText(limits), "number");
+  if (limits) limit.append(" ", element("small", limits.kind));
+  return { value, limit, limits };
+};
+
 const drawMetrics = () => {
-  const body = byId("metrics").tBodies[0];
-  const gaps = shownModel().gaps(state.i, state.j, state.t, shownPair());
-  const rows = Object.entries(gaps).map(([metric, found]) => {
+  const table = byId("metrics"),
+    [model, other] = [shownModel(), otherModel()];
+  const gapsOf = (one) => one.gaps(state.i, state.j, state.t, one === model || !shownPair() ? shownPair() : one.pairOf(shownPair().groups));
+  const [gaps, otherGaps] = [gapsOf(model), other && gapsOf(other)];
+  const models = other ? [other, model] : [model];
+  const columns = models.flatMap(({ name }) => [
+    [other ? `gap, ${shortName(name)}` : "gap", "number"],
+    [`${reach} limits`, "number"],
+  ]);
+  table.tHead.replaceChildren(headings([["metric"], ...columns, ["between"]]));
+  const rows = Object.entries(gaps).map(([metric, scales]) => {
     const row = document.createElement("tr");
     row.appendChild(element("th", data.titles[metric])).scope = "row";
-    for (const scale of ["interval", "absolute"]) {
-      const gap = found[scale];
-      const value = cell(row, gap ? number(gap.value) : "–", "number");
-      Object.assign(value.dataset, { metric, scale, value: gap ? String(gap.value) : "" });
-      const bandCell = cell(row, gap ? band(gap) : "–");
-      if (bands && gap && gap.low !== undefined)
-        Object.assign(bandCell.dataset, { metric, band: scale, low: gap.low, high: gap.high });
-    }
-    const pairs = [found.interval, found.absolute].filter(Boolean).map((gap) => between(gap.pair));
-    cell(row, [...new Set(pairs)].join("; of the whole group: ") || "too few to judge").dataset.pair = metric;
+    const scale = scales.absolute ? state.scale : "interval";
+    const gap = scales[scale];
+    if (other) gapCells(row, other, metric, otherGaps[metric][scale]).value.dataset.other = metric;
+    const { value, limit, limits } = gapCells(row, model, metric, gap);
+    Object.assign(value.dataset, { metric, scale, value: gap ? String(gap.value) : "" });
+    if (limits) Object.assign(limit.dataset, { metric, [limits.kind]: scale, low: limits.low, high: limits.high });
+    cell(row, gap ? between(gap.pair) : "too small to evaluate").dataset.pair = metric;
     return row;
   });
-  const others = Object.entries(shownModel().audited).filter(([metric]) => !(metric in gaps));
-  body.replaceChildren(...rows, ...others.map(auditedRow));
+  const others = Object.keys(model.audited).filter((metric) => !(metric in gaps));
+  table.tBodies[0].replaceChildren(...rows, ...others.map((metric) => auditedRow(metric, columns.length)));
   byId("metrics-text").textContent = metricsText();
 };
 
@@ -186,25 +242,91 @@ const drawGroups = () => {
       if (hasLabels)
         cell(row, percent((group.positives[j] - group.positives[i]) / ((j - i) / GRID), 1), "number");
       cell(row, percent(group.selected(i, j, t).interval, 1), "number");
-      cell(row, percent(group.tied, 1), "number");
       return row;
     }),
   );
+  sortRows(byId("groups"));
 };
 
-/** From the model beside the one shown, or from the first, or for that one from the second. */
+/** From the model compared with, or from the first, or for that one from the second. */
 const drawModelChanges = () => {
   if (!changes) return;
   const { i, j, model, other } = state;
   const before = other !== null && other !== model ? other : model === 0 ? 1 : 0;
   const picked = shownPair()?.groups.map((k) => shownModel().groups[k].name);
   drawChanges(byId("changes"), changes.lines([before, model], i, j, picked));
+  sortRows(byId("changes"));
   const [from, to] = [before, model].map((k) => shortName(models[k].name));
   const start = `From ${from} to ${to}, at ${ranksText(i, j)} ${FROM_BEST} of each group.`;
   byId("changes-text").textContent = `${start} ${changes.text([before, model])}`;
 };
 
-/* ---- pictures ---- */
+/* ---- sorting ---- */
+
+const sortKey = (row, column) => {
+  const text = row.cells[column].textContent;
+  const number = parseFloat(text.replaceAll(",", ""));
+  return Number.isNaN(number) ? text : number;
+};
+
+/** Put the rows of a table in the order that was chosen for it, if any was. */
+const sortRows = (table) => {
+  if (table.dataset.column === undefined) return;
+  const column = Number(table.dataset.column),
+    sign = table.dataset.order === "descending" ? -1 : 1;
+  const rows = [...table.tBodies[0].rows].map((row) => [sortKey(row, column), row]);
+  rows.sort(([a], [b]) => sign * (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(b)));
+  table.tBodies[0].append(...rows.map(([, row]) => row));
+};
+
+/** Titles of columns become buttons: numbers are sorted from the largest first, texts from A. */
+const makeSortable = (table) => {
+  const titles = [...table.tHead.rows[0].cells];
+  titles.forEach((title, column) => {
+    const button = element("button", title.textContent);
+    button.type = "button";
+    title.replaceChildren(button);
+    button.addEventListener("click", () => {
+      const rows = [...table.tBodies[0].rows];
+      const isText = rows.some((row) => typeof sortKey(row, column) === "string");
+      const isSame = table.dataset.column === String(column);
+      const order = isSame
+        ? table.dataset.order === "ascending" ? "descending" : "ascending"
+        : isText ? "ascending" : "descending";
+      Object.assign(table.dataset, { column, order });
+      for (const one of titles) one.removeAttribute("aria-sort");
+      title.setAttribute("aria-sort", order);
+      sortRows(table);
+    });
+  });
+};
+
+/* ---- verdict ---- */
+
+/** The largest gap on other intervals, as audited, of the models that each verdict compares. */
+const fillElsewhere = () => {
+  const { i, j, scale } = audited;
+  for (const section of document.querySelectorAll(".summary")) {
+    const places = section.querySelectorAll(".elsewhere dl > div");
+    const positions = [0, Number(section.dataset.model)].slice(-places.length);
+    places.forEach((place, k) => {
+      const found = models[positions[k]].elsewhere(scale, null, i, j, data.settings.minMembers);
+      const [value, note] = place.querySelectorAll("dd");
+      value.textContent = found ? number(found.value) : "–";
+      value.dataset.elsewhere = found ? String(found.value) : "";
+      note.textContent = found ? ranksText(found.i, found.j) : "there is no other interval";
+    });
+    section.querySelector(".elsewhere p").textContent =
+      "On intervals as long as this one that do not overlap it, or on the remaining piece.";
+  }
+};
+
+const drawVerdict = () => {
+  for (const section of document.querySelectorAll(".summary"))
+    section.hidden = Number(section.dataset.model) !== state.model;
+};
+
+/* ---- figures ---- */
 
 const maps = new Map();
 const heatMap = new HeatMap(byId("map"), byId("heat"), bands, (i, j) => moveEnds(i, j));
@@ -219,7 +341,7 @@ const drawMap = () => {
     `${heatMap.top.toFixed(2)}${heatMap.exceeded && heatMap.top < 0.995 ? " or more" : ""}`;
   byId("map-text").textContent =
     `Gap of ${shownPair() ? between(shownPair().groups) : "the worst pair"} by where the interval ` +
-    `begins (across) and ends (up), for those at least ${LEAST_WIDTH} % wide. Ring: the interval shown.` +
+    `begins (across) and ends (up), for those at least ${LEAST_WIDTH} % long. Ring: the interval shown.` +
     (bands
       ? ` Faded: the true gap could be 0 (${reach} band for all ${N_INTERVALS.toLocaleString("en")} intervals at once).`
       : "");
@@ -233,7 +355,7 @@ const densitiesText = (shown) => {
       `Bars below: the scores of each group's ${ranks}. Dashed line: the threshold. The first and the last ` +
       "step hold everything beyond them."
     );
-  const others = groups.length > shown.length && groups.length <= 12 ? " Dashes: the other groups." : "";
+  const others = groups.length > shown.length && groups.length <= MOST_FAINT ? " Dashes: the other groups." : "";
   const even = bars.even ? " Every value has the same room." : "";
   return (
     `Bars: ${shown.map(nameOf).join(" and ")}, side by side at the values that scores take; solid: the part ` +
@@ -245,9 +367,9 @@ const densitiesText = (shown) => {
 const drawnPair = () => shownPair() ?? shownModel().pairOf(parityGap().pair) ?? shownModel().pairs[0];
 
 const drawCurves = () => {
-  const pair = drawnPair();
-  const other = state.other === null ? null : models[state.other];
-  const beside = other && other.pairOf(pair.groups);
+  const pair = drawnPair(),
+    other = otherModel();
+  const compared = other && other.pairOf(pair.groups);
   drawCurve(byId("curve"), {
     pair,
     bands,
@@ -256,33 +378,77 @@ const drawCurves = () => {
     i: state.i,
     j: state.j,
     where: whereOf(pair),
-    other: beside,
+    other: compared,
   });
   byId("curve-text").textContent =
     `${between(pair.groups)} as the score ${higherIsBetter ? "falls" : "rises"}; equal scores follow the diagonal. Red square: the ` +
-    `interval; ring: its widest gap.${bands ? ` Grey: as far from the diagonal as chance alone may take the whole curve (${reach}).` : ""}` +
-    `${beside ? ` Dashed: ${shortName(other.name)}.` : ""}`;
-  drawDensities(byId("densities"), {
-    model: shownModel(),
-    shown: pair.groups,
-    i: state.i,
-    j: state.j,
-    t: state.t,
-    higherIsBetter,
-  });
+    `interval; ring: its largest gap.${bands ? ` Gray: as far from the diagonal as chance alone may take the whole curve (${reach}).` : ""}` +
+    `${compared ? ` Dashed: ${shortName(other.name)}.` : ""}`;
+  drawLegend(byId("legend"), legendOf(pair.groups));
+  drawScores(pair.groups, other);
+  drawCalibrations(pair.groups);
+};
+
+/** Groups that have a line in figures: all of a few, else those compared. */
+const legendOf = (shown) => {
   const { groups } = shownModel();
-  const listed = groups.length <= 12 ? groups.map((_, k) => k) : pair.groups;
-  byId("legend").replaceChildren(
-    ...listed.map((k) => {
-      const item = document.createElement("li");
-      const swatch = element("span", "", "swatch");
-      swatch.style.borderTopColor = colourOf(k);
-      swatch.style.borderTopStyle = k < COLOURS.length ? "solid" : "dashed";
-      item.append(swatch, nameOf(k));
-      return item;
-    }),
-  );
-  byId("densities-text").textContent = densitiesText(pair.groups);
+  return (groups.length <= MOST_FAINT ? groups.map((_, k) => k) : shown).map((k) => [k, nameOf(k)]);
+};
+
+/** Densities, of the model compared with first. */
+const drawScores = (shown, other) => {
+  const { i, j, t } = state;
+  const drawn = other ? [other, shownModel()] : [shownModel()];
+  const place = byId("densities");
+  if (place.children.length !== drawn.length)
+    place.replaceChildren(
+      ...drawn.map(() => {
+        const panel = document.createElement("div");
+        panel.append(document.createElement("h4"), document.createElement("div"));
+        return panel;
+      }),
+    );
+  const top = Math.max(...drawn.flatMap(({ groups }) => groups.flatMap(({ density }) => [...density])));
+  drawn.forEach((model, k) => {
+    const [title, figure] = place.children[k].children;
+    title.hidden = drawn.length === 1;
+    title.textContent = shortName(model.name);
+    drawDensities(figure, { model, shown, i, j, t, top, higherIsBetter });
+  });
+  byId("densities-text").textContent = densitiesText(shown);
+};
+
+let calibrated = ""; // what the calibration curves show: no interval changes them
+const drawCalibrations = (shown) => {
+  const key = `${state.model}/${shown}`;
+  byId("calibration-figure").hidden = !shownModel().hasLabels;
+  if (!shownModel().hasLabels || calibrated === key) return;
+  calibrated = key;
+  drawCalibration(byId("calibration"), { model: shownModel(), shown });
+  byId("calibration-text").textContent =
+    "Share of positives in every tenth of a group, at its mean score. Where the lines lie on each other, a score means the same in both groups.";
+};
+
+/** How gaps move to other intervals. */
+const drawOthers = () => {
+  const { i, j, scale } = state,
+    other = otherModel();
+  const lineOf = (model, classes) => {
+    const pair = shownPair() && model.pairOf(shownPair().groups);
+    return {
+      gaps: model.along(scale, pair, j - i),
+      elsewhere: model.elsewhere(scale, pair, i, j, data.settings.minMembers),
+      classes,
+    };
+  };
+  const lines = [...(other ? [lineOf(other, "other")] : []), lineOf(shownModel(), "")];
+  drawAlong(byId("along"), { i, j, lines });
+  const textOf = ({ elsewhere }) =>
+    elsewhere ? `${number(elsewhere.value)} at ${ranksText(elsewhere.i, elsewhere.j)}` : "none, as there is no other interval";
+  byId("along-text").textContent =
+    `The largest gap elsewhere is ${textOf(lines.at(-1))}` +
+    `${other ? ` (dashed, ${shortName(other.name)}: ${textOf(lines[0])})` : ""}. Dot: the interval shown; gray: ` +
+    "intervals that overlap it; ring: the largest gap elsewhere, on intervals as long or on the remaining piece.";
 };
 
 const drawPath = () => {
@@ -329,7 +495,7 @@ const drawControls = () => {
     t === own
       ? `as audited: score ${SIDE} ${theta}`
       : `selects ${percent(shownModel().selected[t], 1)} of all: score ${SIDE} ${theta}`;
-  byId("rate-text").textContent = `threshold ${text}`;
+  byId("rate-text").textContent = `Threshold ${text}`;
   rate.setAttribute("aria-valuetext", text);
   for (const radio of document.getElementsByName("scale")) radio.checked = radio.value === state.scale;
   byId("pair").value = state.pair ?? "";
@@ -342,6 +508,7 @@ const draw = () => {
   drawControls();
   drawMap();
   drawCurves();
+  drawOthers();
   drawMetrics();
   drawGroups();
   drawModelChanges();
@@ -380,6 +547,7 @@ const set = (changes) => {
   if (state.model !== before) {
     fillPairs();
     drawPath();
+    drawVerdict();
   }
   draw();
 };
@@ -444,7 +612,7 @@ const wire = () => {
   onDrag("end", (rank) => moveEnd(rank));
   onDrag("move", (rank, from) => moveBoth(from.i + rank - from.rank));
   byId("bar").addEventListener("pointerdown", (event) => {
-    if (event.target !== byId("bar")) return; // beside the interval: its nearer end comes
+    if (event.target !== byId("bar")) return; // outside the interval: its nearer end comes
     const rank =
       ((event.clientX - byId("bar").getBoundingClientRect().left) / byId("bar").clientWidth) * GRID;
     if (rank < state.i) moveBegin(rank);
@@ -466,11 +634,33 @@ const wire = () => {
   new ResizeObserver(() => {
     if (document.body.clientWidth === width) return; // only its height changed, with what it holds
     width = document.body.clientWidth;
+    forgetWidths();
+    calibrated = "";
     drawCurves();
+    drawOthers();
     drawPath();
   }).observe(document.body);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => heatMap.paint());
-  for (const event of ["beforeprint", "afterprint"]) addEventListener(event, () => heatMap.paint());
+  for (const table of document.querySelectorAll("table.sortable, details table")) makeSortable(table);
+  // Links of the contents unfold what they lead to, and everything is printed unfolded.
+  for (const link of document.querySelectorAll(".contents a"))
+    link.addEventListener("click", () => {
+      const target = document.querySelector(link.getAttribute("href"));
+      if (target.tagName === "DETAILS") target.open = true;
+    });
+  const folded = new Set();
+  addEventListener("beforeprint", () => {
+    for (const one of document.querySelectorAll("details:not([open])")) {
+      folded.add(one);
+      one.open = true;
+    }
+    heatMap.paint("255, 255, 255"); // paper is white, also where the screen is dark
+  });
+  addEventListener("afterprint", () => {
+    for (const one of folded) one.open = false;
+    folded.clear();
+    heatMap.paint();
+  });
 };
 
 const furnish = () => {
@@ -495,6 +685,7 @@ const furnish = () => {
 };
 
 furnish();
+fillElsewhere();
 fillPairs();
 wire();
 drawPath();

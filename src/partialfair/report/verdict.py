@@ -1,0 +1,210 @@
+"""Write what stands on top of an HTML report: of each model the verdict, and up to four cards of figures.
+
+They state what was measured on the reported interval, with the report's own confidence intervals, whatever
+interval is looked at below. Each model is compared with the first one, which has no constraint or is the
+oldest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+from sklearn.metrics import roc_auc_score
+
+from partialfair.data.groups import group_name, members_text
+from partialfair.data.intervals import interval_text
+from partialfair.metrics.catalogue import METRICS
+from partialfair.metrics.inputs import ranked_threshold
+from partialfair.metrics.report import FairnessReport
+from partialfair.report.sections import gap_cells, interval_title
+from partialfair.utils.text import fixed, listed, percent
+
+_SATISFIED = {True: "satisfied", False: "not satisfied"}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is known of a model besides its report.
+
+    Attributes
+    ----------
+    quality
+        How good it is: names of measures and their values, as they are to be read; empty if unknown.
+    satisfied, limit, training_gap
+        Whether its constraint is satisfied (None without one), and the largest gap allowed and the exact gap
+        in training.
+    claim
+        One more sentence of the verdict.
+    """
+
+    quality: Sequence[tuple[str, str]] = ()
+    satisfied: bool | None = None
+    limit: float = float("inf")
+    training_gap: float = float("nan")
+    claim: str = ""
+
+
+@dataclass(frozen=True)
+class Card:
+    """Some figures under a title: what each is of, its value, and what stands below it."""
+
+    title: str
+    figures: Sequence[tuple[str, str, str]]
+    text: str = ""
+    state: str = ""
+
+    def html(self) -> str:
+        """Return the card, everything escaped."""
+        figures = "\n".join(
+            f'<div><dt>{escape(name)}</dt><dd class="figure">{escape(value)}</dd>'
+            f"<dd>{escape(note)}</dd></div>"
+            for name, value, note in self.figures
+        )
+        return (
+            f'<div class="card {self.state}"><h3>{escape(self.title)}</h3>\n<dl>{figures}</dl>\n'
+            f"<p>{escape(self.text)}</p></div>"
+        )
+
+
+def summaries_html(
+    reports: Mapping[str, FairnessReport],
+    outcomes: Mapping[str, Outcome],
+    *,
+    metric: str,
+    shown: int,
+    seen_in_training: bool,
+) -> str:
+    """Return the verdicts and cards of all models; the page's script shows those of one."""
+    known = {name: outcomes.get(name) or Outcome(_quality(report)) for name, report in reports.items()}
+    first = next(iter(reports))
+    parts = []
+    for k, (name, report) in enumerate(reports.items()):
+        compared = {first: reports[first], name: report}
+        cards = [
+            _gap_card(compared, metric, seen_in_training),
+            *_quality_card({each: known[each].quality for each in compared}),
+            Card("Largest gap elsewhere", [(each, "–", "") for each in compared], state="elsewhere"),
+            _constraint_card(known[name], report, metric),
+        ]
+        title = "Verdict" if len(reports) == 1 else f"Verdict: {name}"
+        text = _verdict(compared, known[name], metric, seen_in_training)
+        parts.append(
+            f'<section class="summary" data-model="{k}"{"" if k == shown else " hidden"}>\n'
+            f'<h2>{escape(title)}</h2>\n<p class="verdict">{escape(text)}</p>\n'
+            f'<div class="cards">{"".join(card.html() for card in cards)}</div>\n</section>'
+        )
+    return "\n".join(parts)
+
+
+def _quality(report: FairnessReport) -> list[tuple[str, str]]:
+    """Return accuracy at the threshold and AUC on the evaluated rows, as far as there are labels for them."""
+    if any(group.positive is None for group in report.scored):
+        return []
+    labels = np.concatenate([group.positive for group in report.scored])
+    scores = np.concatenate([group.scores for group in report.scored])
+    weights = np.concatenate(
+        [np.ones(group.n) if group.weights is None else group.weights for group in report.scored]
+    )
+    quality = []
+    if report.threshold is not None:
+        selected = scores > ranked_threshold(report.scored, report.threshold)
+        quality.append(("accuracy", fixed(np.average(selected == labels, weights=weights))))
+    if labels.any() and not labels.all():
+        quality.append(("AUC", fixed(roc_auc_score(labels, scores, sample_weight=weights))))
+    return quality
+
+
+def _verdict(
+    compared: Mapping[str, FairnessReport], outcome: Outcome, metric: str, seen_in_training: bool
+) -> str:
+    """Say whether the constraint is satisfied, what the rows show, and what may be claimed."""
+    *others, (_, report) = compared.items()
+    sentences = [_finding(report, metric)]
+    if outcome.satisfied is not None:
+        sentences.insert(0, f"Constraint {_SATISFIED[outcome.satisfied]}: {_trained(outcome, metric)}.")
+    measured = metric not in report.omitted and not np.isnan(report[metric].value)
+    if measured and not seen_in_training:
+        interval = f"{interval_title(report.confidence)} {gap_cells(report[metric], metric)[1]}"
+        shown = "show" if report[metric].low > 0 else "do not show"
+        sentences.append(f"The rows {shown} that there is a gap in the population ({interval}).")
+    if seen_in_training:
+        sentences.append("The model was trained on these rows: nothing follows for new data.")
+    for name, other in others:
+        if measured and metric not in other.omitted:
+            sentences.append(f"The gap of “{name}” is {gap_cells(other[metric], metric)[0]}.")
+    return " ".join(filter(None, [*sentences, outcome.claim]))
+
+
+def _trained(outcome: Outcome, metric: str) -> str:
+    """Say what the gap was in training, and what it was allowed to be."""
+    return f"training gap {METRICS[metric].text(outcome.training_gap)}, limit {outcome.limit:g}"
+
+
+def _finding(report: FairnessReport, metric: str) -> str:
+    """Say how large the gap is, and which group is worse off."""
+    title = METRICS[metric].title
+    if metric in report.omitted:
+        return f"The {title} gap was not evaluated: the metric {report.omitted[metric]}."
+    row = report[metric]
+    if np.isnan(row.value):
+        return f"The {title} gap: {gap_cells(row, metric)[0]}."
+    interval = report.scored.groups[0].interval
+    names, gap = [group_name(label) for label in row.groups], METRICS[metric].text(row.value)
+    where = f"at {interval_text(interval, report.higher_is_better)}"
+    if metric != "statistical_parity" or row.value == 0:
+        return f"The {title} gap {where} is {gap}, between {' and '.join(names)}."
+    of = "" if report.gap_scale == "absolute" else "that part of "
+    ranks = row.ranks if of == "" else [float(interval.passed(np.array(rank))) for rank in row.ranks]
+    (low, worse), (high, better) = sorted(zip(ranks, names, strict=True))
+    side = "above" if report.higher_is_better else "below"
+    return (
+        f"{worse} is worse off than {better} {where}: {percent(low)} of {of}{worse} but {percent(high)} of "
+        f"{of}{better} score {side} {row.threshold:.4g}, a gap of {gap}."
+    )
+
+
+def _gap_card(compared: Mapping[str, FairnessReport], metric: str, seen_in_training: bool) -> Card:
+    """Return the gaps of the first model and of this one, with their confidence intervals."""
+    figures, pairs = [], []
+    for name, report in compared.items():
+        if metric in report.omitted:
+            figures.append((name, "n/a", report.omitted[metric]))
+            continue
+        gap, interval = gap_cells(report[metric], metric)
+        figures.append((name, gap, "" if seen_in_training else interval))
+        pairs.append(" and ".join(map(group_name, report[metric].groups)))
+    last = list(compared.values())[-1]
+    limits = "" if seen_in_training else f"With {interval_title(last.confidence)}"
+    between = f"between {pairs[-1]}" if pairs else ""
+    text = ", ".join(filter(None, [limits, between]))
+    return Card(f"Gap: {METRICS[metric].title}", figures, text[:1].upper() + text[1:])
+
+
+def _quality_card(quality: Mapping[str, Sequence[tuple[str, str]]]) -> list[Card]:
+    """Return how good the models are: the first measure large, others below it."""
+    if not all(quality.values()):
+        return []
+    measures = listed([name for name, _ in next(iter(quality.values())) if name != "±"])
+    figures = [
+        (name, values[0][1], ", ".join(f"{measure} {value}" for measure, value in values[1:]))
+        for name, values in quality.items()
+    ]
+    return [Card(measures[0].upper() + measures[1:], figures)]
+
+
+def _constraint_card(outcome: Outcome, report: FairnessReport, metric: str) -> Card:
+    """Return whether the constraint is satisfied, or without one how many rows stand behind the gap."""
+    if outcome.satisfied is not None:
+        state = "good" if outcome.satisfied else "bad"
+        figure = (METRICS[metric].title, _SATISFIED[outcome.satisfied], _trained(outcome, metric))
+        return Card("Constraint in training", [figure], state=state)
+    pair = [] if metric in report.omitted else report[metric].groups
+    figures = [
+        (group_name(group.group), members_text(group.n_in_interval), f"of {group.n:,}")
+        for group in report.groups
+        if group.group in pair
+    ]
+    return Card("Rows in the interval", figures)
