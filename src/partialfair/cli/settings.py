@@ -61,7 +61,7 @@ HELP_ORDER = (
     *("model", "group_terms", "alpha", "given_alphas", "decision_threshold", "time_limit"),
     *("test_size", "validation", "cv", "scoring", "best", "confidence"),
     *("fail_above", "fail_metric", "fail_on"),
-    *("out", "keep", "use_unkept", "report", "as_json", "verbose", "seed"),
+    *("out", "keep", "use_unkept", "report", "memo", "as_json", "verbose", "seed"),
 )
 """In which order ``--help`` lists options; headings follow their first option."""
 
@@ -340,6 +340,11 @@ class AuditSettings(TableFile, GateOptions, ScoreSettings):
 
     fail_metric: str = evaluation(
         str, "--fail-metric NAME", "Metric that --fail-above looks at.", default="statistical_parity"
+    )
+    memo: Path | None = output(
+        Path | None,
+        "--memo FILE.md",
+        "Write the verdict, and what it does not say, as a paragraph.",
     )
 
     @property

@@ -146,14 +146,18 @@ def _evaluate(
 def _compare(
     settings: TrainSettings, rows: Samples, first: ScoreEvaluation, scores: Floats, threshold: float
 ) -> GapDifference | None:
-    """Return by how much the gap differs under other scores; None where one of the gaps has no value."""
+    """Return by how much the gap differs under other scores; None where one of the gaps has no value.
+
+    Either model decides at a threshold of its own.
+    """
+    assert first.report.threshold is not None
     compared = compare_scores(
         settings,
         first,
         scores,
         labels=rows.y,
         positive=True,
-        threshold=threshold,
+        threshold=(first.report.threshold, threshold),
         rank_within=settings.rank_within,
         clusters=rows.clusters,
         metrics=[settings.metric],

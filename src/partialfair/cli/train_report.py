@@ -323,6 +323,8 @@ class TrainReport:
     def _small_group_advice(self) -> str | None:
         """Name the group of the worst pair that has too few members to satisfy the limit, if there is one."""
         settings, result = self.settings, self.result
+        if result.gap <= settings.max_gap:  # only gaps next to the interval are too large
+            return None
         rows = self.prepared.parts[TRAINING].with_weight()
         constraint = result.constraints[0].among(rows.groups.labels)
         members = constraint.effective_members(rows.groups, rows.row_weights, rows.y)
