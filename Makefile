@@ -77,6 +77,7 @@ bench: $(VENV)/.dev ## the benchmarks; tables in benchmarks/results/
 	@$(PIP) -e '.[peers]'
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/path.py
+	$(BIN)/python benchmarks/outside.py
 	$(BIN)/python benchmarks/price.py
 	$(BIN)/python benchmarks/many_groups.py
 	$(BIN)/python benchmarks/bound_coverage.py

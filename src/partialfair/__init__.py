@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from partialfair.estimators.regressor import PartialFairRegressor
     from partialfair.metrics.choice import choose_interval
     from partialfair.persistence import load_model, save_model
+    from partialfair.tables import make_table_pipeline
 
 __version__ = "0.1.0.dev0"
 
@@ -36,6 +37,7 @@ __all__ = [
     "datasets",
     "fairness_path",
     "load_model",
+    "make_table_pipeline",
     "metrics",
     "onnx",
     "optimization",
@@ -53,6 +55,7 @@ _HOME_OF = {
     "choose_interval": "partialfair.metrics.choice",
     "fairness_path": "partialfair.estimators.path",
     "load_model": "partialfair.persistence",
+    "make_table_pipeline": "partialfair.tables",
     "save_model": "partialfair.persistence",
 }
 

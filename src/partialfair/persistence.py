@@ -41,7 +41,7 @@ FORMAT = 1  # of the file; it grows when an older partialfair could not read wha
 _CLASSES = {
     "partialfair.estimators.classifier": ["PartialFairClassifier"],
     "partialfair.training.result": ["FitResult"],
-    "partialfair.tables": ["CategoryColumn", "GroupColumn", "NumberColumn", "TableModel"],
+    "partialfair.tables": ["CategoryColumn", "GroupColumn", "NumberColumn", "TableEncoder", "TableModel"],
     "partialfair.estimators.regressor": ["PartialFairRegressor"],
     "partialfair.postprocessing.adjuster": ["PartialParityAdjuster"],
     "partialfair.postprocessing.fitting": ["Adjustment"],

@@ -9,23 +9,27 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, TransformerMixin, is_classifier
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.utils.validation import check_is_fitted
 
 from partialfair.data.columns import LARGEST, MAX_LEVELS, as_text, kind_of, more_rows, numbers_in, row_count
 from partialfair.data.samples import Features
 from partialfair.estimators.base import PartialFairEstimator
+from partialfair.estimators.inputs import refuse_repeated_names
 from partialfair.exceptions import InputError
-from partialfair.utils.checks import shown
+from partialfair.utils.checks import refuse_lazy, shown
 from partialfair.utils.text import listed
-from partialfair.utils.typing import Floats, Ints
+from partialfair.utils.typing import ArrayLike, Floats, Ints
 
 __all__ = [
     "MAX_LEVELS",
@@ -33,9 +37,11 @@ __all__ = [
     "Column",
     "GroupColumn",
     "NumberColumn",
+    "TableEncoder",
     "TableModel",
     "as_text",
     "encode",
+    "make_table_pipeline",
     "missing_columns",
     "read_columns",
     "tree_features",
@@ -238,14 +244,17 @@ class TableModel:
         return pd.DataFrame({name: [cell] for name, cell in row.items()}, dtype=object)
 
     def decision_function(self, table: pd.DataFrame) -> Floats:
-        """Return the scores of the rows; those above 0 are classified as positive."""
+        """Return the scores of the rows; `decide` says which are classified as positive."""
         scores: Floats = self.classifier.decision_function(*self._inputs(table))
         return scores
 
     def predict(self, table: pd.DataFrame) -> npt.NDArray[Any]:
         """Return the label of every row."""
-        # Decisions are made at 0.
-        positive = self.decision_function(table) > 0
+        return self.decide(self.decision_function(table))
+
+    def decide(self, scores: Floats) -> npt.NDArray[Any]:
+        """Return the labels that scores stand for: the positive one above the classifier's threshold."""
+        positive = np.asarray(scores > self.classifier.decision_threshold_)
         return np.array(self.labels, dtype=object)[positive.astype(np.intp)]
 
     def predict_proba(self, table: pd.DataFrame) -> Floats:
@@ -382,8 +391,171 @@ def unseen_levels(columns: Sequence[Column], table: pd.DataFrame, *, for_trees: 
     return sentences
 
 
+class TableEncoder(TransformerMixin, BaseEstimator):
+    """Transformer that makes features of the columns of a table; see `make_table_pipeline`.
+
+    Parameters
+    ----------
+    categories, drop : sequence of str, default=()
+        As in `make_table_pipeline`.
+    for_trees : bool, default=False
+        Whether columns stay numbers and categories, as trees take them, instead of becoming numbers alone.
+    numbered_levels : bool, default=False
+        Whether categories are numbered, for XGBoost; see `tree_features`.
+
+    Attributes
+    ----------
+    columns_ : tuple of NumberColumn or CategoryColumn
+        What training saw in each column.
+    """
+
+    def __init__(
+        self,
+        *,
+        categories: Sequence[str] = (),
+        drop: Sequence[str] = (),
+        for_trees: bool = False,
+        numbered_levels: bool = False,
+    ) -> None:
+        self.categories = categories
+        self.drop = drop
+        self.for_trees = for_trees
+        self.numbered_levels = numbered_levels
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Find out what the columns hold; warn of those that look like something else."""
+        table = _read_table(X)
+        names: list[str] = table.columns.tolist()
+        for name, given in (("categories", self.categories), ("drop", self.drop)):
+            if isinstance(given, str):
+                raise InputError(f"{name} must be a list of columns, not {given!r}; write [{given!r}]")
+            if missing := [column for column in given if column not in names]:
+                raise InputError(f"{name} has {missing_columns(missing, names)}, which X does not have")
+        used = [name for name in names if name not in self.drop]
+        self.columns_, notes = read_columns(
+            table, used, np.arange(len(table)), categories=self.categories, option="drop=[{}]"
+        )
+        for note in notes:
+            in_python = note.replace("--category", "categories").replace("by --id or --drop", "by drop")
+            warnings.warn(in_python, stacklevel=2)
+        self.n_features_in_ = table.shape[1]
+        self.feature_names_in_ = np.array(names, dtype=object)
+        return self
+
+    def transform(self, X: ArrayLike) -> Features:
+        """Return the features of a table that has the columns seen in `fit`, in any order."""
+        check_is_fitted(self)
+        table = _read_table(X)
+        missing = [column.name for column in self.columns_ if column.name not in table]
+        if missing:
+            known = set(self.feature_names_in_)
+            others = [name for name in table.columns.tolist() if name not in known]
+            raise InputError(f"X has no {missing_columns(missing, others)}, which fit has seen")
+        if self.for_trees:
+            return tree_features(self.columns_, table, numbered_levels=self.numbered_levels)
+        return encode(self.columns_, table)
+
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> npt.NDArray[Any]:
+        """Return the names of the features."""
+        check_is_fitted(self)
+        if self.for_trees:
+            return np.array([column.name for column in self.columns_], dtype=object)
+        return np.array([name for column in self.columns_ for name in column.feature_names], dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = tags.input_tags.categorical = tags.input_tags.allow_nan = True
+        tags.input_tags.two_d_array = False  # columns need names
+        return tags
+
+
+def make_table_pipeline(
+    estimator: PartialFairEstimator | None = None,
+    *,
+    categories: Sequence[str] = (),
+    drop: Sequence[str] = (),
+) -> Pipeline:
+    """Return a pipeline that takes tables as the command line does: text, numbers and missing values.
+
+    Numbers are standardized, with missing values filled by the median and a feature that says where they
+    were; text, and columns named in ``categories``, become one feature per level, with a level for missing
+    values. A level that `fit` did not see counts as none. Trees get numbers and categories as they are.
+
+    Parameters
+    ----------
+    estimator : PartialFairClassifier, PartialFairRegressor or PartialFairTrees, default=None
+        Fitted on the features; None for ``PartialFairClassifier()``.
+    categories : sequence of str, default=()
+        Columns of numbers that are codes.
+    drop : sequence of str, default=()
+        Columns that are not features: names of rows, or the group.
+
+    Returns
+    -------
+    Pipeline
+        Of a `TableEncoder` and the estimator; parameters of ``fit`` for the estimator have its name in lower
+        case before them.
+
+    See Also
+    --------
+    partialfair.save_model : Saves the pipeline with its columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from partialfair import PartialFairClassifier, make_table_pipeline
+    >>> schools = ["state", "private", None, "state"] * 50
+    >>> table = pd.DataFrame({"school": schools, "score": np.arange(200) / 8})
+    >>> hired = ["yes" if score > 9 else "no" for score in table["score"]]
+    >>> sex = ["f", "m"] * 100
+    >>> pipe = make_table_pipeline(PartialFairClassifier(interval=(0.1, 0.6), max_gap=0.2))
+    >>> pipe = pipe.fit(table, hired, partialfairclassifier__sensitive_features=sex)
+    >>> pipe.predict(table[:1]).tolist()
+    ['no']
+    """
+    if estimator is None:
+        from partialfair.estimators import PartialFairClassifier
+
+        estimator = PartialFairClassifier()
+    if not isinstance(estimator, PartialFairEstimator):
+        raise InputError(
+            f"make_table_pipeline takes an estimator of partialfair, not {type(estimator).__name__}"
+        )
+    # Trees are known by what they take, since this module imports none.
+    library = type(getattr(estimator, "model", None)).__module__.partition(".")[0]
+    encoder = TableEncoder(
+        categories=categories,
+        drop=drop,
+        for_trees=estimator.takes_tables,
+        numbered_levels=library == "xgboost",
+    )
+    return make_pipeline(encoder, estimator)
+
+
+def _read_table(X: ArrayLike) -> pd.DataFrame:
+    """Return a table of pandas whose columns have different names, which are texts."""
+    refuse_lazy(X, "X")
+    table = X if isinstance(X, pd.DataFrame) or not hasattr(X, "to_pandas") else X.to_pandas()
+    if not isinstance(table, pd.DataFrame):
+        raise InputError(
+            f"X must be a table with named columns (pandas, polars, pyarrow), not {type(X).__name__}; use "
+            "the estimator itself for arrays of numbers"
+        )
+    table = table.set_axis([str(name) for name in table.columns], axis=1)
+    refuse_repeated_names(table, "X")
+    if not len(table):
+        raise InputError("X has no rows")
+    return table
+
+
 def read_columns(
-    table: pd.DataFrame, names: Sequence[str], rows: Ints, *, categories: Sequence[str] = ()
+    table: pd.DataFrame,
+    names: Sequence[str],
+    rows: Ints,
+    *,
+    categories: Sequence[str] = (),
+    option: str | None = None,
 ) -> tuple[tuple[Column, ...], list[str]]:
     """Find out what the columns of a table hold, and return them with notes of what is not obvious.
 
@@ -397,6 +569,8 @@ def read_columns(
         Rows to train on, from which levels, medians, means and scales are taken.
     categories
         Columns of numbers that are codes, and hence categories.
+    option
+        How columns are left out, with ``{}`` for their names in Python; by default as on a command line.
     """
     columns: list[Column] = []
     troubles: dict[str, str] = {}
@@ -419,6 +593,8 @@ def read_columns(
     if troubles:
         sentences = [f"column {shown(name, _LONGEST_NAME)} {trouble}" for name, trouble in troubles.items()]
         options = " ".join(f"--drop {shlex.quote(name)}" for name in troubles)
+        if option is not None:
+            options = option.format(", ".join(map(repr, troubles)))
         raise InputError(
             f"{listed(sentences, most=5)}; leave such columns out with {options}, or make features of them"
         )

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from partialfair import cli
-from partialfair.cli import audit, compare, evaluation, output, path, train
+from partialfair.cli import audit, evaluation, output, path, train
 from partialfair.estimators import fitted_path
 from partialfair.metrics import compare_gaps, fairness_report
 from partialfair.training import search
@@ -81,7 +81,7 @@ def run(
     """
     for module in (evaluation, fitted_path):
         monkeypatch.setattr(module, "fairness_report", partial(fairness_report, n_resamples=100))
-    monkeypatch.setattr(compare, "compare_gaps", partial(compare_gaps, n_resamples=100))
+    monkeypatch.setattr(evaluation, "compare_gaps", partial(compare_gaps, n_resamples=100))
     monkeypatch.setattr(search, "direct_search", _search_briefly)
     monkeypatch.setattr(search, "escalate_search", lambda this: None)
     monkeypatch.setattr(audit, "MAP_GRID", 20)

@@ -103,3 +103,43 @@ def test_groups_without_a_map_are_named(run, people, scores, tmp_path):
     people.assign(sex="other").to_csv(tmp_path / "new.csv", index=False)
     outcome = run("adjust", "new.csv", *COLUMNS, "--apply", "out/map.json")
     outcome.assert_refused_elsewhere("group 'other' of new.csv has no map in out/map.json")
+
+
+@pytest.mark.parametrize(
+    "options", [(), ("--threshold", 0.2), ("--lower-is-better",), ("--gap-scale", "absolute")]
+)
+def test_an_applied_map_says_the_gap_before_and_after(run, people, scores, tmp_path, options):
+    """On what the map was made for, which map.json says; both are the exact gaps of the file."""
+    run("adjust", scores, *COLUMNS, *BAND, *options, "--max-gap", 0.05, "--out", "out")
+    people.iloc[::2].to_csv(tmp_path / "new.csv", index=False)
+    record = run("adjust", "new.csv", *COLUMNS, "--apply", "out/map.json", "--out", "applied", "--json").json
+    moved = read(tmp_path / "applied" / "adjusted.csv")
+    at_threshold = "--threshold" in options
+    name_of_metric = "demographic" if at_threshold else "statistical"
+    measure = getattr(metrics, f"partial_{name_of_metric}_parity_difference")
+    for name, column in (("gap_before", "score"), ("gap", "adjusted_score")):
+        assert record[name] == pytest.approx(
+            measure(
+                None,
+                moved[column],
+                sensitive_features=moved["sex"],
+                interval=BAND[1:],
+                gap_scale="absolute" if "absolute" in options else "interval",
+                higher_is_better="--lower-is-better" not in options,
+                **({"threshold": 0.2} if at_threshold else {}),
+            )
+        )
+    said = run("adjust", "new.csv", *COLUMNS, "--apply", "out/map.json", "--out", "again").out
+    for when, name in (("before", "gap_before"), ("after", "gap")):
+        (line,) = [line for line in said.splitlines() if line.startswith(f"{when}: ")]
+        assert f"{record[name]:.3f}" in line
+    assert "Outside the interval the largest gap" in said
+
+
+@pytest.mark.parametrize("made_for", [{}, [], {"interval": [2, 3]}, {"interval": "all"}, 3])
+def test_a_damaged_purpose_is_refused(run, scores, tmp_path, made_for):
+    run("adjust", scores, *COLUMNS, *BAND, "--max-gap", 0.05, "--out", "out")
+    path = tmp_path / "out" / "map.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "made_for": made_for}))
+    refused = run("adjust", scores, *COLUMNS, "--apply", path)
+    refused.assert_refused_elsewhere("out/map.json is damaged")

@@ -127,7 +127,7 @@ def test_cells(run, people, tmp_path, change, options, words):
         (["--interval", 0.3, 0.05], ["interval (0.3, 0.05)", "reversed"]),
         (["--interval", 0.3, 0.3], ["interval (0.3, 0.3)", "empty"]),
         (["--interval", "nan", 0.5], ["interval (nan, 0.5)"]),
-        (["--interval", 0, 0.001], ["none of 2 groups has at least 10 effective members", "'f' (0.2 "]),
+        (["--interval", 0, 0.001], ["none of 2 groups has at least 10 effective members", "'f' (0 "]),
         (["--label", "hired", "--pos-label", "Yes"], ["--pos-label Yes", "'hired'", "no, yes"]),
         (["--threshold", "nan"], ["--threshold", "nan"]),
         (["--threshold", "inf"], ["--threshold", "inf"]),

@@ -190,10 +190,10 @@ class TestPairs:
     [
         (
             CHOICES,
-            "Each interval holds by itself with 95 % confidence; all 7 at once with at least 65 %. At most",
+            "Each interval holds by itself with 95 % confidence; all 7 at once with at least 65 %.",
         ),
         ((*CHOICES, "--confidence", 0.9), "with 90 % confidence; all 7 at once with at least 30 %."),
-        ((*CHOICES, "--confidence", 0.8), "holds by itself with 80 % confidence. At most"),  # 1 − 7 · .2 < 0
+        ((*CHOICES, "--confidence", 0.8), "holds by itself with 80 % confidence."),  # 1 − 7 · .2 < 0
     ],
 )
 def test_how_sure_all_lines_are_at_once(run, scores, options, words):
@@ -242,3 +242,26 @@ class TestClusters:
         run("audit", scores, *COLUMNS, "--clusters", "person").assert_refused(words)
         run("compare", scores, scores, *COLUMNS, "--clusters", "person").assert_refused(words)
         run("audit", scores, *COLUMNS, "--clusters", "absent").assert_refused("'absent'")
+
+
+@pytest.mark.parametrize(
+    ("column", "labels", "options", "doubted"),
+    [
+        ("default", (0, 1), ("--lower-is-better",), True),
+        ("outcome", ("repaid", "defaulted"), ("--lower-is-better", "--pos-label", "repaid"), False),
+        ("outcome", ("clean", "fraud"), ("--lower-is-better",), True),
+        ("two_year_recid", (0, 1), ("--lower-is-better", "--pos-label", 1), False),
+        ("default", (0, 1), (), False),
+        ("hired", (0, 1), ("--lower-is-better",), False),
+    ],
+)
+def test_a_bad_outcome_as_the_positive_label_is_doubted(
+    run, people, tmp_path, column, labels, options, doubted
+):
+    table = people.assign(**{column: np.where(people["hired"] == "yes", labels[1], labels[0])})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    notes = run("audit", "t.csv", *COLUMNS, *BAND, "--label", column, *options, "--json").json["notes"]
+    asked = [note for note in notes if "is a bad outcome" in note]
+    assert len(asked) == doubted
+    if doubted:
+        assert asked[0].endswith(f"--pos-label {labels[0]}")

@@ -236,6 +236,8 @@ class TestNoModel:
             "held_out.csv",
             "frontier.png",
         }
+        refused = run("predict", "out", "table.csv")
+        refused.assert_refused_elsewhere("none qualified: no model of the path", "run it again with a --best")
 
 
 @pytest.mark.parametrize(

@@ -264,3 +264,40 @@ def test_the_model_in_python(trained, table):
     assert model.classifier.result_.gap < 1
     with pytest.raises(ValueError, match=r"no column 'test' \('Test' is similar\)"):
         model.predict(table.rename(columns={"test": "Test"}))
+
+
+class TestDecisionThreshold:
+    @pytest.mark.parametrize("command", ["train", "path"])
+    def test_decisions_are_made_at_the_tuned_threshold(self, run, file, table, command):
+        limits = ("--max-gap", 0.2) if command == "train" else ("--max-gaps", 0.2, "--best", 0.9)
+        words = (*TRAIN[1:-2], *limits, "--decision-threshold", "tune", "--out", "m", "--json")
+        done = run(command, *words)
+        assert done.code == 0, done.err
+        model = load_model("m/model.skops")
+        threshold = model.classifier.decision_threshold_
+        assert threshold != 0.0
+        if command == "train":
+            record = done.json
+            assert record["fit"]["decision_threshold"] == threshold
+            assert record["settings"]["decision_threshold"] == "tune"
+            evaluated = record["models"]["with the constraint"]["held out"]
+            assert evaluated["threshold"] == threshold
+        assert run("predict", "m", file, "--out", "scored.csv").code == 0
+        scored = written("scored.csv")
+        expected = np.where(scored["score"] > threshold, model.labels[1], model.labels[0])
+        assert scored["decision"].astype(str).tolist() == expected.tolist()
+        assert model.predict(table.astype(str)).tolist() == expected.tolist()
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            (("--decision-threshold", "best"), ["--decision-threshold must be a number or tune, not 'best'"]),
+            (("--decision-threshold", "nan"), ["--decision-threshold must be a finite number"]),
+            (
+                ("--decision-threshold", "tune", "--constraint", "equal_opportunity"),
+                ["--decision-threshold tune moves decisions", "equal_opportunity"],
+            ),
+        ],
+    )
+    def test_what_cannot_be_is_refused(self, run, options, words):
+        run(*TRAIN, *options).assert_refused(*words)

@@ -28,10 +28,18 @@ class TestTrain:
             "score_densities.png",
         }
         assert all(name in outcome.out for name in names)
-        for word in ("promise kept", "without the constraint", "with the constraint", "training", "held out"):
+        for word in (
+            "Constraint satisfied",
+            "without the constraint",
+            "with the constraint",
+            "training",
+            "held out",
+        ):
             assert word in outcome.out
-        assert outcome.out.index("held out, with the constraint: ") < outcome.out.index("promise kept")
-        assert outcome.out.index("promise kept") < outcome.out.index("accuracy")  # the answer comes first
+        # The answer comes first, then before and after.
+        places = [outcome.out.index(word) for word in ("Constraint satisfied", "Before, ", "After, ")]
+        assert places == sorted(places)
+        assert places[-1] < outcome.out.index("What fairness costs")
         assert "certificate" not in outcome.out
         assert "certificate, to be at most" in run(*TRAIN, "--verbose", "--out", "out").out
         assert "partialfair predict out/model.skops NEW.csv" in outcome.out
@@ -203,10 +211,8 @@ def test_a_gap_that_few_people_cannot_show_is_noted_beside_the_promise(run, tmp_
     options = ("--target", "hired", "--group", "team", "--interval", 0.05, 0.3, "--test-size", 0.5)
     outcome = run("train", "few.csv", *options, "--max-gap", 0.05, "--enforce", "surrogate", "--out", "out")
     said = " ".join(outcome.out.split())
-    note = (
-        "note: a gap of 0.05 is far below 1, the smallest gap that the 12.5 effective members of group 'few'"
-    )
-    assert said.index("held out, with the constraint: ") < said.index(note) < said.index("accuracy")
+    note = "note: a gap of 0.05 is far below 1, the smallest gap that the 13 effective members of group 'few'"
+    assert said.index(note) < said.index("accuracy")
     assert said.count("is far below") == 1
     record = json.loads((tmp_path / "out" / "train.json").read_text(encoding="utf-8"))
     assert "is far below" in record["notes"][0]

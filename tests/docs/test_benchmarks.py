@@ -34,6 +34,17 @@ def test_coverage_benchmark_runs_and_goes_on(tmp_path):
     assert (tmp_path / "coverage.jsonl").read_text() == measured
 
 
+def test_outside_benchmark_runs(tmp_path):
+    fewer = "script.ROWS, script.N_TEST = {'admissions': 600}, 300"
+    printed = run_smaller(
+        "benchmarks/outside.py", fewer, "--only", "admissions", "--splits", 2, "--out", tmp_path
+    )
+    rows = json.loads((tmp_path / "outside.json").read_text())["rows"]
+    assert [row["model"] for row in rows] == ["no constraint", "free", "no_worse"]
+    assert all(row["splits"] == 2 for row in rows)
+    assert "± " in printed
+
+
 @pytest.mark.real_data
 def test_trees_benchmark_runs_and_goes_on(tmp_path, data_dir):
     pytest.importorskip("lightgbm")

@@ -85,6 +85,46 @@ def solver_figures(solver, column):
     return [float(str(row[column]).replace(",", "")) for row in rows_of("solvers") if row["solver"] == solver]
 
 
+REAL = ("law_school", "a9a", "bank", "acs_income")
+
+
+def outside_gaps(data, model):
+    """Test gaps next to the interval, of all splits and intervals, in the order of the record."""
+    rows = [row for row in rows_of("outside_splits") if row["data"] in data and row["model"] == model]
+    return [gap for row in rows for gap in row["test gaps outside"]]
+
+
+def outside_rises(data, model):
+    """By how much they are larger than without a constraint."""
+    pairs = zip(outside_gaps(data, model), outside_gaps(data, "no constraint"), strict=True)
+    return [after - before for after, before in pairs]
+
+
+def n_rises(data, model):
+    return sum(rise > 0 for rise in outside_rises(data, model))
+
+
+def admissions(column, model, piece=None):
+    """A figure of the synthetic admissions; of gaps outside, that of one piece of ranks."""
+    value = entry("outside", column, data="admissions", model=model)
+    return float(value) if piece is None else number_in(value, before=f"{piece}: ")
+
+
+def costs_outside():
+    """Mean differences of accuracy from the constraint alone, on the real data sets."""
+    rows = [row for row in rows_of("outside") if row["model"] == "no_worse" and row["data"] in REAL]
+    return [abs(float(row["accuracy − free"].split()[0])) for row in rows]
+
+
+def times_as_long():
+    """Seconds of a fit with limits outside, in those of one without, on average over the splits."""
+    seconds = {
+        model: [float(row["seconds"]) for row in rows_of("outside") if row["model"] == model]
+        for model in ("free", "no_worse")
+    }
+    return [limited / free for limited, free in zip(seconds["no_worse"], seconds["free"], strict=True)]
+
+
 @dataclass(frozen=True)
 class Quote:
     """Words with a number in them, and what it should be, to as many digits as are quoted."""
@@ -117,6 +157,47 @@ QUOTES = [
     Quote("docs/choosing.md", f"chose a model {NUMBER} times on the interval scale",
           lambda: law_school("a model returned")),
     Quote("docs/choosing.md", f"such a model was returned in at most {NUMBER} %", too_wide, at_most=True),
+    Quote("docs/choosing.md", f"constraint alone {NUMBER} of 70 gaps", lambda: n_rises(REAL, "free")),
+    Quote("docs/choosing.md", f"constraint alone [0-9]+ of {NUMBER} gaps",
+          lambda: len(outside_gaps(REAL, "free"))),
+    Quote("docs/choosing.md", f"where {NUMBER} of them were 1",
+          lambda: sum(gap > 1 - 1e-9 for gap in outside_gaps(REAL, "no constraint"))),
+    Quote("docs/choosing.md", f"changed accuracy by {NUMBER} on average", lambda: max(costs_outside())),
+    Quote("docs/choosing.md", f"at ranks 40-65% from {NUMBER} to",
+          lambda: admissions("test gaps outside", "no constraint", "0.4-0.65")),
+    Quote("docs/choosing.md", f"at ranks 40-65% from [0-9.]+ to {NUMBER}",
+          lambda: admissions("test gaps outside", "free", "0.4-0.65")),
+    Quote("docs/choosing.md", f"with `\"no_worse\"` it is {NUMBER}",
+          lambda: admissions("test gaps outside", "no_worse", "0.4-0.65")),
+    Quote("docs/choosing.md", f"0-15% the three are {NUMBER}",
+          lambda: admissions("test gaps outside", "no constraint", "0-0.15")),
+    Quote("docs/choosing.md", f"0-15% the three are [0-9.]+, {NUMBER}",
+          lambda: admissions("test gaps outside", "free", "0-0.15")),
+    Quote("docs/choosing.md", f"0-15% the three are [0-9.]+, [0-9.]+ and {NUMBER}, and",
+          lambda: admissions("test gaps outside", "no_worse", "0-0.15")),
+    Quote("docs/choosing.md", f"in the interval {NUMBER}, [0-9.]+ and",
+          lambda: admissions("test gap", "no constraint")),
+    Quote("docs/choosing.md", f"in the interval [0-9.]+, {NUMBER} and",
+          lambda: admissions("test gap", "free")),
+    Quote("docs/choosing.md", f"in the interval [0-9.]+, [0-9.]+ and {NUMBER}. It",
+          lambda: admissions("test gap", "no_worse")),
+    Quote("docs/choosing.md", f"It costs {NUMBER} ±",
+          lambda: number_in(entry("outside", "accuracy − free", data="admissions", model="no_worse"), "-")),
+    Quote("docs/choosing.md", f"It costs [0-9.]+ ± {NUMBER}",
+          lambda: number_in(entry("outside", "accuracy − free", data="admissions", model="no_worse"), "± ")),
+    Quote("docs/choosing.md", f"of accuracy: {NUMBER} instead", lambda: admissions("accuracy", "no_worse")),
+    Quote("docs/choosing.md", f"[0-9.]+ instead of {NUMBER} \\(", lambda: admissions("accuracy", "free")),
+    Quote("docs/choosing.md", f"\\({NUMBER} without a constraint\\)",
+          lambda: admissions("accuracy", "no constraint")),
+    Quote("docs/choosing.md", f"admissions {NUMBER} of 10 gaps",
+          lambda: n_rises(("admissions",), "no_worse")),
+    Quote("docs/choosing.md", f"a constraint, by {NUMBER} at most; with",
+          lambda: max(outside_rises(("admissions",), "no_worse"))),
+    Quote("docs/choosing.md", f"with the constraint alone {NUMBER} of 10",
+          lambda: n_rises(("admissions",), "free")),
+    Quote("docs/choosing.md", f"alone [0-9]+ of 10, by {NUMBER} at most",
+          lambda: max(outside_rises(("admissions",), "free"))),
+    Quote("docs/choosing.md", f"took up to {NUMBER} times as long", lambda: max(times_as_long())),
     Quote("docs/metrics.md", f"nominal 95 % held {NUMBER} %", lambda: held("covered", "mean")),
     Quote("docs/metrics.md", f"and {NUMBER} % in the worst setting", lambda: held("covered", "lowest")),
     Quote("docs/metrics.md", f"`at_least` {NUMBER} %", lambda: held("at least", "mean")),

@@ -13,7 +13,7 @@ def people():
     rng = np.random.default_rng(0)
     groups = rng.choice(["f", "m"], 300)
     merit, income = rng.normal(size=300), rng.normal(size=300) + 1.2 * (groups == "m")
-    y = np.where(merit + 0.7 * income + 0.5 * rng.normal(size=300) > 0.5, "hired", "no")
+    y = np.where(merit + 0.7 * income + 0.5 * rng.normal(size=300) > 0.5, "hired", "passed over")
     X = np.column_stack([merit, income])
     frame = pd.DataFrame({"merit": merit, "sex": groups, "income": income})
     return SimpleNamespace(X=X, y=y, groups=groups, frame=frame, numeric=frame.assign(sex=groups == "m"))

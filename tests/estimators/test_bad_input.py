@@ -90,7 +90,7 @@ def with_value(X, row, column, value):
         ({"missing_groups": "drop"}, r"missing_groups must be one of 'error', 'ignore', not 'drop'"),
         ({"class_weight": "even"}, r"class_weight must be None, 'balanced' or a mapping, not 'even'"),
         ({"class_weight": {"maybe": 2.0}}, r"class_weight names class 'maybe', which is not in y"),
-        ({"class_weight": {"no": -2.0}}, r"class_weight must hold weights of at least 0"),
+        ({"class_weight": {"passed over": -2.0}}, r"class_weight must hold weights of at least 0"),
         ({"surrogate_halvings": -1}, r"surrogate_halvings must be at least 0, not -1"),
         ({"surrogate_halvings": 0.5}, r"surrogate_halvings must be a whole number, not 0.5"),
         ({"tol": 0.0}, r"tol must be positive, not 0"),

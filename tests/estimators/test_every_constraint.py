@@ -45,7 +45,7 @@ pytestmark = [
 
 def block_of(constraint, people, sigma):
     groups = encode_groups(people.groups)
-    return constraint.build(groups, np.ones(len(people.y)), sigma, people.y == "no")
+    return constraint.build(groups, np.ones(len(people.y)), sigma, people.y == "passed over")
 
 
 def suitable_thresholds(block, scores):
@@ -59,7 +59,7 @@ def test_fits_converge_and_keep_to_the_surrogate_gap(people, constraint, group_t
     free.fit(people.X, people.y, sensitive_features=people.groups)
     clf = PartialFairClassifier(constraint, enforce="surrogate", group_terms=group_terms)
     clf.fit(people.X, people.y, sensitive_features=people.groups)
-    assert clf.classes_.tolist() == ["hired", "no"]  # the positives are those of "no"
+    assert clf.classes_.tolist() == ["hired", "passed over"]  # the larger label is positive
     assert clf.result_.status is Status.CONVERGED
     block = block_of(constraint, people, clf.result_.surrogate)
     for model, kept in ((clf, True), (free, False)):
@@ -94,7 +94,7 @@ def test_the_result_measures_the_metric_that_the_constraint_is_about(people, nam
     weights = np.random.default_rng(0).random(300)
     clf.fit(people.X, people.y, sensitive_features=people.groups, sample_weight=weights)
     if options:
-        options = {**options, "pos_label": "no", "rank_within": "group_and_label"}
+        options = {**options, "pos_label": "passed over", "rank_within": "group_and_label"}
     expected = metric(
         people.y,
         clf.decision_function(people.X),
@@ -123,7 +123,7 @@ def test_several_at_once(people):
 
 
 def test_what_cannot_work_is_said_before_the_fit(people):
-    alone = np.where(people.groups == "f", "no", people.y)
+    alone = np.where(people.groups == "f", "passed over", people.y)
     with pytest.raises(InputError, match=r"only group 'm' is large .* 'f' has 0 effective positives"):
         PartialFairClassifier("equalized_odds", enforce="surrogate").fit(
             people.X, alone, sensitive_features=people.groups

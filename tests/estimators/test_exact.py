@@ -64,7 +64,7 @@ def referee(stated, scores, people):
         options["threshold"] = stated.threshold
     labelled = type(stated) in (EqualOpportunity, EqualizedOdds)
     if labelled:
-        options |= {"pos_label": "no", "rank_within": "group_and_label"}
+        options |= {"pos_label": "passed over", "rank_within": "group_and_label"}
     return float(METRICS[type(stated)](people.y if labelled else None, scores, **options))
 
 
@@ -145,7 +145,7 @@ def test_what_nobody_could_keep_is_said(people):
     with pytest.warns(UserWarning, match="can hardly be below .*, because the interval holds 6 members"):
         clf.fit(X, y, sensitive_features=groups)
     assert clf.result_.status is Status.NO_FEASIBLE_POINT
-    assert "in the way: the exact gap of StatisticalParity is" in str(clf.result_)
+    assert "infeasibility reason: the exact gap of StatisticalParity is" in str(clf.result_)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def fitted(people, y, **options):
 @QUIET
 @pytest.mark.parametrize("loss", ["logistic", "hinge", "squared", AUC()], ids=str)
 def test_it_is_the_negated_model_of_the_other_class(people, loss):
-    positive = people.y == "no"
+    positive = people.y == "passed over"
     # Pairs are summed up in another order, and hundreds of random steps magnify the rounding.
     options = {"loss": loss, "search_steps": 0 if isinstance(loss, AUC) else 10}
     low = fitted(people, positive, higher_is_better=False, **options)
@@ -43,7 +43,7 @@ def test_it_is_the_negated_model_of_the_other_class(people, loss):
 @QUIET
 @pytest.mark.parametrize("constraint", NAMED_CONSTRAINTS)
 def test_every_constraint_may_count_from_the_lowest(people, constraint):
-    positive = people.y == "no"
+    positive = people.y == "passed over"
     options = {"constraint": constraint, "enforce": "surrogate", "tol": 1e-2}
     low = fitted(people, positive, higher_is_better=False, **options)
     if constraint in ("equal_opportunity", "equalized_odds"):  # positives are the same people
@@ -95,8 +95,8 @@ def test_thresholds_are_in_the_users_units(people):
 
 @QUIET
 def test_automatic_intervals_surround_the_share_selected(people):
-    low = fitted(people, people.y == "no", higher_is_better=False, interval="auto")
-    high = fitted(people, people.y != "no", interval="auto")
+    low = fitted(people, people.y == "passed over", higher_is_better=False, interval="auto")
+    high = fitted(people, people.y != "passed over", interval="auto")
     assert low.result_.constraints[0].interval == high.result_.constraints[0].interval
     assert low.coef_ == pytest.approx(-high.coef_, rel=1e-6)
 
@@ -110,7 +110,7 @@ def test_partial_auc_is_that_of_the_scores_as_they_are(people):
     ]
     assert free[0].coef_ == pytest.approx(free[1].coef_, rel=1e-3)
     clf = fitted(people, people.y, higher_is_better=False, loss=loss, tol=1e-2)
-    assert np.corrcoef(clf.decision_function(people.X), people.y == "no")[0, 1] > 0.3
+    assert np.corrcoef(clf.decision_function(people.X), people.y == "passed over")[0, 1] > 0.3
 
 
 def test_regressors_too(people):

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from partialfair import PartialFairClassifier
+from partialfair import PartialFairClassifier, choose_interval
 from partialfair.constraints import EqualizedOdds, EqualOpportunity, StatisticalParity
 from partialfair.constraints.base import effective_sizes
 from partialfair.data.groups import encode_groups
@@ -34,11 +34,11 @@ def test_effective_members_are_those_that_equal_weights_would_have():
 def test_small_groups_count_in_the_loss_and_not_in_the_promise(people):
     groups = with_few(people, 3)
     clf = PartialFairClassifier(interval=(0.0, 0.5), max_gap=0.25)
-    with pytest.warns(SmallGroupWarning, match="'few' has 1.5 effective members in the interval of Stat"):
+    with pytest.warns(SmallGroupWarning, match="'few' has 1 effective members in the interval of Stat"):
         clf.fit(people.X, people.y, sensitive_features=groups)
     assert clf.result_.small_groups == ("few",)
     assert clf.groups_.tolist() == ["f", "few", "m"]
-    assert "too few to judge: few" in str(clf.result_)
+    assert "excluded, too small to evaluate: few" in str(clf.result_)
     known = groups != "few"
     expected = partial_statistical_parity_difference(
         None, clf.decision_function(people.X)[known], sensitive_features=groups[known], interval=(0.0, 0.5)
@@ -86,7 +86,7 @@ def test_intervals_by_group_may_name_small_groups(people):
     groups = with_few(people, 3)
     by_group = {"f": (0.0, 0.5), "m": (0.0, 0.6), "few": (0.0, 0.1)}
     clf = PartialFairClassifier(interval=by_group, **LOOSE)
-    with pytest.warns(SmallGroupWarning, match=r"'few' has 0.3"):
+    with pytest.warns(SmallGroupWarning, match=r"'few' has 0 effective"):
         clf.fit(people.X, people.y, sensitive_features=groups)
     assert clf.result_.constraints[0].interval == by_group
 
@@ -99,7 +99,7 @@ def test_the_least_size_is_the_users(people):
         )
     clf = PartialFairClassifier(interval=(0.0, 0.5), min_group_size=6, **LOOSE)
     assert not clf.fit(people.X, people.y, sensitive_features=groups).result_.small_groups
-    with pytest.raises(InputError, match=r"only group 'm' is .* 'f' has 65.5 and 'few' has 6 .* or lower"):
+    with pytest.raises(InputError, match=r"only group 'm' is .* 'f' has 65 and 'few' has 6 .* or lower"):
         PartialFairClassifier(interval=(0.0, 0.5), min_group_size=72, **LOOSE).fit(
             people.X, people.y, sensitive_features=groups
         )
@@ -143,3 +143,17 @@ def test_gaps_far_below_what_few_people_can_show_are_warned_of_before_the_fit(n_
             assert not seen
         else:
             clf.fit(X, y, sensitive_features=groups)
+
+
+def test_an_automatic_interval_is_not_chosen_by_a_small_group(people):
+    groups = with_few(people, 3)
+    free = PartialFairClassifier(None).fit(people.X, people.y)
+    scores = free.decision_function(people.X)
+    choice = choose_interval(scores, sensitive_features=groups, threshold=0.0, min_group_size=2)
+    assert choice.excluded == ("few",)
+    clf = PartialFairClassifier(interval="auto", **LOOSE)
+    with pytest.warns(SmallGroupWarning, match="'few'"):
+        clf.fit(people.X, people.y, sensitive_features=groups)
+    assert clf.result_.constraints[0].interval == choice.interval
+    of_all = choose_interval(scores, sensitive_features=groups, threshold=0.0, min_group_size=0)
+    assert of_all.interval != choice.interval

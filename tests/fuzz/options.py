@@ -149,6 +149,7 @@ TRAINING: dict[str, Values] = {
     "--constraint": _of(*_CONSTRAINTS, bad=["fairness", "inter_group_pairwise"]),
     "--enforce": _of("exact", "surrogate", "surrogate", bad=["hope"]),
     "--group-terms": _of("none", "intercept", "interactions", bad=["all"]),
+    "--decision-threshold": _of("0", "tune", "0.5", bad=["best", "", "nan"]),
     "--clusters": _column("id"),
     "--cv": _of("2", "3", bad=["0", "1", "-1", "2.5", "x", "", "99999999999999999999"]),
 }

@@ -230,7 +230,7 @@ def test_bad_input_is_refused_before_any_fit(people, changes, message):
         (
             {"groups": ["a", *"b" * 59]},
             {},
-            r"60 validation rows: only 1 of 2 groups has at least 10 .*'a' \(0.5 effective members\)",
+            r"60 validation rows: only 1 of 2 groups has at least 10 .*'a' \(0 effective members\)",
         ),
         ({"weights": -np.ones(60)}, {}, "validation: sample_weight has 60 negative values"),
     ],

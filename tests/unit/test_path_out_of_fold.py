@@ -104,7 +104,7 @@ def test_what_is_shown_says_what_it_is(path):
     assert "out of fold" in axes.get_xlabel()
     assert "out of fold" in axes.get_ylabel()
     plt.close("all")
-    for shown in (repr(path), path.to_html()):
+    for shown in (str(path), path.to_html()):
         assert "600 rows out of fold" in shown
         assert "every row was scored by one of 5 models" in shown
     difference = path.compare(path.points[0], path.points[1])["statistical_parity"]

@@ -13,16 +13,20 @@ import pandas as pd
 from rich.console import Console
 
 from partialfair.cli.columns import ColumnNames, ScoreTable, find_positive_label, read_scores
-from partialfair.cli.intervals import AUTO, by_label, interval_record
+from partialfair.cli.intervals import AUTO, WHOLE_GROUPS, by_label, interval_record
 from partialfair.cli.output import Content, as_options, csv_text, echo, step
+from partialfair.cli.report_text import gap_sentence
 from partialfair.cli.settings import AdjustSettings
+from partialfair.cli.verdict import Change
 from partialfair.data.groups import Groups, group_name
+from partialfair.data.intervals import as_interval_set
 from partialfair.exceptions import InputError
+from partialfair.metrics import FairnessReport, fairness_report
 from partialfair.plotting import plot_score_maps
 from partialfair.postprocessing import Adjustment, PartialParityAdjuster
 from partialfair.postprocessing.maps import ScoreMap, maps_frame, maps_record
 from partialfair.utils.checks import shown
-from partialfair.utils.typing import Floats
+from partialfair.utils.typing import Floats, GapScale, IntervalLike
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,6 +35,83 @@ FILES = ("adjusted.csv", "map.csv", "map.json", "score_maps.png", "adjust.json")
 """What ``--out`` writes, the record last; where a map is applied, the first and the last."""
 
 ADDED = "adjusted_score"
+
+
+@dataclass(frozen=True)
+class Purpose:
+    """What maps were made for; ``map.json`` says it, so that it is known where they are applied.
+
+    Attributes
+    ----------
+    interval, threshold, gap_scale, higher_is_better
+        As they were requested; intervals by group have names of groups.
+    """
+
+    interval: IntervalLike
+    threshold: float | None
+    gap_scale: GapScale
+    higher_is_better: bool
+
+    @property
+    def metric(self) -> str:
+        """The metric of the gap."""
+        return "statistical_parity" if self.threshold is None else "demographic_parity"
+
+    def record(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        return {**vars(self), "interval": interval_record(self.interval)}
+
+    @classmethod
+    def of(cls, settings: AdjustSettings) -> Purpose:
+        """Return what is requested, or what the map that is applied was made for."""
+        if settings.apply_map is not None:
+            return cls.read(settings.apply_map)
+        assert settings.interval != AUTO
+        return cls(settings.interval, settings.threshold, settings.gap_scale, settings.higher_is_better)
+
+    @classmethod
+    def read(cls, path: Path) -> Purpose:
+        """Read what the maps of a file were made for; whole groups where it does not say so."""
+        record = json.loads(path.read_bytes()).get("made_for")
+        if record is None:  # a file of the library
+            return cls(WHOLE_GROUPS, None, "interval", True)
+        try:
+            made_for = cls(**{**record, "interval": _read_interval(record["interval"])})
+            known = made_for.gap_scale in ("interval", "absolute") and type(made_for.higher_is_better) is bool
+            if not known or not (made_for.threshold is None or np.isfinite(float(made_for.threshold))):
+                raise ValueError
+        except (InputError, TypeError, ValueError, KeyError, RecursionError):
+            raise InputError(f"{path} is damaged: it does not say what its maps were made for") from None
+        return made_for
+
+    def measure(self, table: ScoreTable, scores: Floats, settings: AdjustSettings) -> FairnessReport:
+        """Return the gap of some scores of a table."""
+        groups, interval = table.encoded, self.interval
+        if isinstance(interval, dict):
+            interval = {name: interval[name] for name in groups.names if name in interval}
+        return fairness_report(
+            None,
+            scores,
+            sensitive_features=groups,
+            interval=by_label(interval, groups),
+            threshold=self.threshold,
+            gap_scale=self.gap_scale,
+            higher_is_better=self.higher_is_better,
+            sample_weight=table.weights,
+            min_group_size=settings.min_group_size,
+            missing_groups=settings.missing_groups,
+            random_state=0,
+            metrics=[self.metric],
+        )
+
+
+def _read_interval(value: Any) -> Any:
+    """Return an interval as JSON has it: two numbers, a list of such, or those by name of the group."""
+    if isinstance(value, dict):
+        return {name: _read_interval(parts) for name, parts in value.items()}
+    interval = [tuple(part) for part in value] if isinstance(value[0], list) else tuple(value)
+    as_interval_set(interval)  # which refuses what is no interval
+    return interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +128,12 @@ class AdjustedTable:
         Of all groups.
     result
         What was achieved; None where a map was applied.
+    purpose
+        What the maps were made for, on which the gap is measured.
+    gaps
+        The gap of the old scores and of the new ones, where a map was applied and they could be measured.
+    change
+        The gap outside the interval, before and after.
     notes
         What may surprise.
     """
@@ -56,6 +143,9 @@ class AdjustedTable:
     table: pd.DataFrame
     maps: tuple[ScoreMap, ...]
     result: Adjustment | None
+    purpose: Purpose
+    gaps: tuple[FairnessReport, FairnessReport] | None
+    change: Change
     notes: tuple[str, ...]
 
     @property
@@ -63,9 +153,18 @@ class AdjustedTable:
         """Return what to say, the answer first."""
         if self.result is None:
             moved = f"{len(self.table):,} scores of {self.path} moved by {self.settings.apply_map}"
-            return [moved, *self.notes]
+            measured = [
+                f"{when}: {gap_sentence(report, self.purpose.metric, unseen=True)}"
+                for when, report in zip(("before", "after"), self.gaps or (), strict=False)
+            ]
+            return [moved, *measured, *self._elsewhere(unseen=True), *self.notes]
         where = self.settings.words(self.settings.interval)
-        return [f"{self.path}: {where}", *str(self.result).splitlines(), *self.notes]
+        lines = str(self.result).splitlines()
+        return [f"{self.path}: {where}", *lines, *self._elsewhere(unseen=False), *self.notes]
+
+    def _elsewhere(self, *, unseen: bool) -> list[str]:
+        sentence = self.change.elsewhere_sentence(unseen=unseen)
+        return [] if sentence is None else [sentence]
 
     def record(self) -> dict[str, Any]:
         """Return plain data for JSON; the schema's number changes when a reader would have to."""
@@ -76,8 +175,13 @@ class AdjustedTable:
             "groups": [group_name(one.group) for one in self.maps],
             "notes": list(self.notes),
         }
+        record["outside_the_interval"] = self.change.record()["outside_the_interval"]
         if self.result is None:
-            return {**record, "applied": str(self.settings.apply_map)}
+            metric = self.purpose.metric
+            before, after = (None, None) if self.gaps is None else (each[metric].value for each in self.gaps)
+            measured = {"metric": metric, "gap_before": before, "gap": after}
+            interval = interval_record(self.purpose.interval)
+            return {**record, "applied": str(self.settings.apply_map), "interval": interval, **measured}
         result = self.result
         return {
             **record,
@@ -108,7 +212,7 @@ class AdjustedTable:
         return {
             "adjusted.csv": scores,
             "map.csv": csv_text(maps_frame(self.maps)),
-            "map.json": json.dumps(maps_record(self.maps), indent=1),
+            "map.json": json.dumps({**maps_record(self.maps), "made_for": self.purpose.record()}, indent=1),
             "score_maps.png": self._picture,
         }
 
@@ -154,9 +258,21 @@ def adjust(settings: AdjustSettings) -> AdjustedTable:
             adjuster, scores = _move_scores(table, settings)
         except InputError as error:
             raise InputError(as_options(str(error))) from None  # it names parameters
+        purpose = Purpose.of(settings)
     notes = tuple(dict.fromkeys(as_options(str(warning.message)) for warning in caught))
-    columns, result = _columns(table, settings.score, scores), getattr(adjuster, "result_", None)
-    return AdjustedTable(table.path, settings, columns, adjuster.maps_, result, notes)
+    result = getattr(adjuster, "result_", None)
+    gaps, change = None, Change()
+    with step("measuring gaps"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            before, after = (purpose.measure(table, each, settings) for each in (table.scores, scores))
+            change = Change.between(before, after, None)
+            if result is None and purpose.metric not in {**before.omitted, **after.omitted}:
+                gaps = (before, after)
+        except InputError as error:  # rows of one group, say: scores are moved all the same
+            notes = (*notes, f"gaps are not measured: {as_options(str(error))}")
+    columns = _columns(table, settings.score, scores)
+    return AdjustedTable(table.path, settings, columns, adjuster.maps_, result, purpose, gaps, change, notes)
 
 
 def _move_scores(table: ScoreTable, settings: AdjustSettings) -> tuple[PartialParityAdjuster, Floats]:

@@ -431,7 +431,7 @@ def run() -> int:
     """
     try:
         # Without standalone mode the parser raises what it has to say, and returns the exit code.
-        code = app(prog_name="partialfair", standalone_mode=False)
+        code = app(prog_name=command_name(), standalone_mode=False)
     except _UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # the help has been printed; older versions return 0
             return 2

@@ -15,13 +15,18 @@ from partialfair.cli.evaluation import Gate, ScoreEvaluation, evaluate
 from partialfair.cli.intervals import AUTO, by_label, interval_record
 from partialfair.cli.output import Content, as_options, csv_text, note_line, step
 from partialfair.cli.pictures import draw_densities, draw_rank_curves, shared_interval
-from partialfair.cli.report_text import groups_table, parity_sentence, print_metrics, report_record
+from partialfair.cli.report_text import (
+    groups_table,
+    parity_sentence,
+    print_metrics,
+    print_omitted,
+    report_record,
+)
 from partialfair.cli.settings import ScoreSettings
 from partialfair.data.groups import group_name
 from partialfair.data.intervals import as_interval_set
 from partialfair.exceptions import InputError
 from partialfair.metrics import FairnessReport, IntervalChoice, UnfairnessMap, choose_interval
-from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.map import groups_map
 from partialfair.plotting import plot_unfairness_map
 from partialfair.report.pages import audit_page
@@ -118,7 +123,8 @@ class Audit:
         if self.choice is not None:
             names = ("positive_rate", "gap", "low", "high", "confidence")
             values = {name: getattr(self.choice, name) for name in names}
-            choice = {"positions": len(self.choice.candidates), **values}
+            excluded = [group_name(label) for label in self.choice.excluded]
+            choice = {"positions": len(self.choice.candidates), **values, "excluded": excluded}
         record = {
             "schema": "partialfair.audit/1",
             "file": str(self.table.path),
@@ -147,7 +153,7 @@ class Audit:
             "metrics.csv": csv_text(self.report.to_frame(), index=True),
             "pairs.csv": csv_text(self.report.pairs_frame()),
             "rank_curve.png": lambda: draw_rank_curves({"": self.report}, self.interval),
-            "score_densities.png": lambda: draw_densities(self.report, self.settings.threshold),
+            "score_densities.png": lambda: draw_densities(self.report),
             "unfairness_map.png": self._map,
         }
 
@@ -194,8 +200,7 @@ class Audit:
         print_metrics(report, "statistical_parity" if self.gate is None else self.gate.metric, out)
         out.print()
         out.print(groups_table(report))
-        for name, reason in report.omitted.items():
-            out.print(f"left out: {METRICS[name].title} {reason}", style="dim")
+        print_omitted(report, out)
         for note in self.notes:
             out.print(note_line(note))
 
@@ -224,9 +229,11 @@ def read(path: Path, settings: ScoreSettings, id_column: str | None = None) -> S
 
 def measure(table: ScoreTable, settings: ScoreSettings) -> Audit:
     """Evaluate one table of scores."""
-    positive, gate = None, Gate.of(settings)
+    positive, doubts, gate = None, list[str](), Gate.of(settings)
     if table.labels is not None:
-        positive = find_positive_label(table.labels, table.path, settings.pos_label).value
+        found = find_positive_label(table.labels, table.path, settings.pos_label)
+        positive = found.value
+        doubts = found.doubts(str(table.labels.name), lower_is_better=settings.lower_is_better)
     # Warnings of the library are notes of the report.
     with step(f"measuring {len(table.scores):,} scores"), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -257,7 +264,7 @@ def measure(table: ScoreTable, settings: ScoreSettings) -> Audit:
         )
     if gate is not None:
         gate.check_measured(evaluation.report)
-    notes = tuple(dict.fromkeys(as_options(str(warning.message)) for warning in caught))
+    notes = tuple(dict.fromkeys([*doubts, *(as_options(str(warning.message)) for warning in caught)]))
     if choice is not None:
         notes = (f"{choice.statement}; the intervals of this report do not allow for it", *notes)
     return Audit(table, settings, gate, evaluation, unfairness, choice, positive, notes)
@@ -283,6 +290,7 @@ def _choose_interval(table: ScoreTable, settings: ScoreSettings, positive: Any) 
         confidence=settings.confidence,
         missing_groups=settings.missing_groups,
         higher_is_better=settings.higher_is_better,
+        min_group_size=1 if settings.small_groups == "keep" else settings.min_group_size,
     )
 
 

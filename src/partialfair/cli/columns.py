@@ -7,6 +7,7 @@ labels is the positive one is decided here too: the one that is requested, or wh
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from partialfair.cli.settings import MAX_GROUPS
 from partialfair.data.groups import Groups, encode_groups
 from partialfair.exceptions import InputError
 from partialfair.utils.checks import WEIGHT_RANGE, find_merged, outside_weights, shown
+from partialfair.utils.text import reads_as_negative
 from partialfair.utils.typing import Floats, MissingGroups
 
 _DATES = {"date", "datetime", "datetime64", "time", "timedelta", "timedelta64", "period"}
@@ -279,13 +281,6 @@ def _rows(positions: npt.NDArray[np.intp]) -> str:
     return f"data row {positions[0] + 1}{others}"
 
 
-_NEGATIVE = frozenset(
-    {"no", "not", "none", "never", "false", "negative", "neg", "bad", "fail", "failed"}
-    | {"reject", "rejected", "deny", "denied", "decline", "declined", "refused"}
-)
-"""Words for the label that is not wanted: the alphabet would put "denied" after "approved"."""
-
-
 @dataclass(frozen=True)
 class PositiveLabel:
     """The positive label as it is in the data, the other one, and why it was chosen."""
@@ -297,6 +292,33 @@ class PositiveLabel:
     def sentence(self, column: str) -> str:
         """Say it, before anything is computed with it."""
         return f"positive label: {column} = {self.value}, not {self.other} ({self.reason})"
+
+    def doubts(self, column: str, *, lower_is_better: bool) -> list[str]:
+        """Ask whether a bad outcome is meant as the positive label where low scores are the good ones."""
+        is_absent = str(self.value).lower() in ("0", "0.0", "false") or reads_as_negative(self.value)
+        is_bad = not _BAD_OUTCOMES.isdisjoint(_words(column) | _words(str(self.value)))
+        if not lower_is_better or self.reason == _CHOSEN or is_absent or not is_bad:
+            return []
+        return [
+            f"low scores are the good ones (--lower-is-better), and the positive label is a bad outcome, "
+            f"{column} = {self.value}: equal opportunity and equalized odds then compare rows with it as the "
+            f"qualified ones; if {self.other} is meant, --pos-label {shlex.quote(str(self.other))}"
+        ]
+
+
+_CHOSEN = "--pos-label"
+
+_BAD_OUTCOMES = frozenset(
+    {"default", "defaulted", "recid", "recidivism", "recidivist", "reoffend", "reoffended", "rearrest"}
+    | {"fraud", "fraudulent", "churn", "churned", "arrest", "arrested", "bad", "loss", "delinquent"}
+    | {"delinquency", "bankrupt", "bankruptcy", "death", "died", "dead", "dropout", "failure", "risk"}
+)
+"""Words in names of targets and labels that nobody wants to come true."""
+
+
+def _words(name: str) -> set[str]:
+    """Return the words of a name in lower case."""
+    return set(re.findall(r"[a-z]+", name.lower()))
 
 
 def find_positive_label(labels: pd.Series, path: Path, requested: str | None) -> PositiveLabel:
@@ -310,7 +332,7 @@ def find_positive_label(labels: pd.Series, path: Path, requested: str | None) ->
     smaller, larger = classes
     if requested is None:
         # The larger label is the positive one unless the words say otherwise.
-        named = [_is_negative(value) for value in classes]
+        named = [reads_as_negative(value) for value in classes]
         if named == [False, True]:
             return PositiveLabel(smaller, larger, f"{larger} reads as the negative; --pos-label chooses")
         reason = f"{smaller} reads as the negative" if named == [True, False] else "the larger of the two"
@@ -321,14 +343,7 @@ def find_positive_label(labels: pd.Series, path: Path, requested: str | None) ->
             f"--pos-label {requested} is not a value of {column}, which has {_list_values(classes)}"
         )
     (other,) = [value for value in classes if value != matching[0]]
-    return PositiveLabel(matching[0], other, "--pos-label")
-
-
-def _is_negative(value: Any) -> bool:
-    """Whether a label is text whose first word stands for the negative: "no", "denied", "not hired"."""
-    # The first word decides: "not hired" and "no_offer" are negative.
-    words = str(value).lower().replace("_", " ").replace("-", " ").split()
-    return isinstance(value, str) and bool(words) and words[0] in _NEGATIVE
+    return PositiveLabel(matching[0], other, _CHOSEN)
 
 
 def _list_values(values: list[Any]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -14,11 +13,13 @@ from rich.console import Console
 
 from partialfair.cli.audit import Audit, measure, read
 from partialfair.cli.columns import ScoreTable
+from partialfair.cli.evaluation import compare_scores
 from partialfair.cli.intervals import AUTO, interval_record
 from partialfair.cli.output import Content, PlainTable, csv_text, note_line, step
 from partialfair.cli.pictures import draw_rank_curves
-from partialfair.cli.report_text import report_record
+from partialfair.cli.report_text import print_omitted, report_record
 from partialfair.cli.settings import CompareSettings
+from partialfair.cli.verdict import VERDICTS, difference_record
 from partialfair.data.groups import members_text
 from partialfair.exceptions import InputError
 from partialfair.metrics import (
@@ -27,7 +28,6 @@ from partialfair.metrics import (
     GapDifference,
     band_changes,
     band_membership,
-    compare_gaps,
 )
 from partialfair.metrics.catalogue import METRICS
 from partialfair.report.page_data import interval_changes
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 FILES = ("movers.csv", "rank_curves.png", "compare.json")
 """What ``--out`` writes, the record last."""
-
-_VERDICTS = {"fairer": "shown to be fairer", "less fair": "shown to be less fair", "not shown": "not shown"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,12 +95,16 @@ class Comparison:
                     "file": str(audit.table.path),
                     **report_record(audit.report),
                     "changes_from_first": self.changes[k - 1].to_dict(orient="index") if k else None,
-                    "difference_from_first": _differences_record(self.differences[k - 1]) if k else None,
+                    "difference_from_first": self._differences_record(k) if k else None,
                     "notes": list(audit.notes),
                 }
                 for k, (name, audit) in enumerate(zip(self.names, self.audits, strict=True))
             ],
         }
+
+    def _differences_record(self, k: int) -> dict[str, Any]:
+        """Return by how much the gaps of a model differ from the first one's, by metric."""
+        return {row.metric: difference_record(row) for row in self.differences[k - 1].rows}
 
     def files(self) -> dict[str, Content]:
         """Return what ``--out`` writes with the record."""
@@ -138,8 +140,8 @@ class Comparison:
             "Differences of gaps",
             rows,
             ("model", "metric", "difference", percents, "verdict"),
-            f"Gap minus that of {self.names[0]}, on the audited interval: below 0 the model is fairer. "
-            "The intervals are those of the difference, which the same people show under both models.",
+            f"Gap minus that of {self.names[0]}, on the audited interval: below 0 the model has a smaller "
+            "gap. The intervals are those of the difference, on the same rows under both models.",
         )
 
     def _rank_curves(self) -> Figure:
@@ -161,7 +163,7 @@ class Comparison:
                 table.add_row(described.title, *(cell or "left out" for cell in cells))
         out.print(table)
         for k, compared in enumerate(self.differences, start=1):
-            out.print(f"\nIs {names[k]} fairer than {names[0]}? Judged by the same people:")
+            out.print(f"\nHas {names[k]} a smaller gap than {names[0]}? On the same rows:")
             differences = PlainTable()
             percents = interval_title(settings.confidence)
             for title in ("metric", f"difference from {visible(names[0])}", percents, visible(names[k])):
@@ -179,8 +181,7 @@ class Comparison:
                 moves.add_row(str(group), *(members_text(float(value)) for value in line))
             out.print(moves)
         for name, audit in zip(names, audits, strict=True):
-            for metric, reason in audit.report.omitted.items():
-                out.print(f"left out of {name}: {METRICS[metric].title} {reason}", style="dim")
+            print_omitted(audit.report, out, f"left out of {name}")
         for note in dict.fromkeys(note for audit in audits for note in audit.notes):
             out.print(note_line(note))
 
@@ -206,42 +207,17 @@ def compare(settings: CompareSettings) -> Comparison:
 def _gap_differences(first: Audit, other: Audit) -> GapComparison:
     """Compare the gaps of two models by the rows that both are evaluated on."""
     table, settings = first.table, first.settings
-    with step(f"comparing {other.table.path} with {table.path}"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the audits have said what may surprise
-        return compare_gaps(
-            None if table.labels is None else table.labels.to_numpy(),
-            table.scores,
+    with step(f"comparing {other.table.path} with {table.path}"):
+        return compare_scores(
+            settings,
+            first.evaluation,
             other.table.scores,
-            **first.evaluation.ranking,
-            clusters=table.clusters,
-            interval=first.interval,
+            labels=None if table.labels is None else table.labels.to_numpy(),
+            positive=first.positive,
             threshold=settings.threshold,
-            confidence=settings.confidence,
-            gap_scale=settings.gap_scale,
             rank_within=settings.rank_within,
-            pos_label=first.positive,
-            random_state=settings.seed,
-            min_group_size=settings.min_group_size,
-            # Small groups are merged in the audits' groups already.
-            small_groups="keep" if settings.small_groups == "keep" else "list",
+            clusters=table.clusters,
         )
-
-
-def _differences_record(differences: GapComparison) -> dict[str, Any]:
-    """Return plain data for JSON, by metric."""
-    return {
-        row.metric: {
-            "difference": row.difference,
-            "reason": row.reason or None,
-            "low": row.low,
-            "high": row.high,
-            "at_least": row.at_least,
-            "at_most": row.at_most,
-            "p_value": row.p_value,
-            "verdict": row.verdict,
-        }
-        for row in differences.rows
-    }
 
 
 def difference_cells(row: GapDifference) -> list[str]:
@@ -250,7 +226,7 @@ def difference_cells(row: GapDifference) -> list[str]:
     if np.isnan(row.difference):
         return [metric.title, f"n/a ({row.reason})" if row.reason else "undefined", "", ""]
     ends = f"{metric.text(row.low)} to {metric.text(row.high)}"
-    return [metric.title, metric.text(row.difference), ends, _VERDICTS[row.verdict]]
+    return [metric.title, metric.text(row.difference), ends, VERDICTS[row.verdict]]
 
 
 def align(tables: Sequence[ScoreTable]) -> list[ScoreTable]:

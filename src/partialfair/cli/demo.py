@@ -20,14 +20,11 @@ from partialfair.cli.path import FILES as PATH_FILES
 from partialfair.cli.path import Frontier, trace
 from partialfair.cli.pictures import draw_rank_curves
 from partialfair.cli.prepare import HELD_OUT
-from partialfair.cli.report_text import parity_sentence
 from partialfair.cli.settings import DemoSettings, PathSettings
 from partialfair.datasets import make_admissions
-from partialfair.estimators.path import PathPoint
 from partialfair.metrics import unfairness_map
 from partialfair.plotting import plot_unfairness_map
 from partialfair.utils.files import scratch
-from partialfair.utils.text import fixed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,16 +49,6 @@ class Demo:
     table: str
     frontier: Frontier
 
-    @property
-    def before(self) -> PathPoint:
-        """The model without a constraint."""
-        return self.frontier.models.points[0]
-
-    @property
-    def after(self) -> PathPoint:
-        """The model that it is compared with."""
-        return next(point for point in self.frontier.models.points if point.max_gap == _SHOWN)
-
     def record(self) -> dict[str, Any]:
         """Return plain data for JSON, as ``path`` does."""
         return self.frontier.record()
@@ -76,25 +63,18 @@ class Demo:
 
     def _curves(self) -> Figure:
         models, confidence = self.frontier.models, self.frontier.settings.confidence
-        reports = {point.allowed: models.report(point, confidence) for point in (self.before, self.after)}
+        reports = {point.allowed: models.report(point, confidence) for point in self.frontier.sides}
         return draw_rank_curves(reports, _INTERVAL)
 
     def _map(self) -> Figure:
         groups = self.frontier.prepared.parts[HELD_OUT].groups
-        unfairness = unfairness_map(self.before.scores, sensitive_features=groups, n_grid=100)
+        unfairness = unfairness_map(self.frontier.sides[0].scores, sensitive_features=groups, n_grid=100)
         title = "Unfairness map of the model without a constraint"
         return cast("Figure", plot_unfairness_map(unfairness, interval=_INTERVAL, title=title).figure)
 
     def print(self, out: Console) -> None:
         """Print before and after, then the models between them."""
-        confidence = self.frontier.settings.confidence
-        for title, point in (
-            ("Before, no constraint", self.before),
-            (f"After, max gap {_SHOWN:g}", self.after),
-        ):
-            report = self.frontier.models.report(point, confidence)
-            out.print(f"{title}: accuracy {fixed(point.score)} on applicants held out.", style="bold")
-            out.print(f"{parity_sentence(report)}\n")
+        self.frontier.print_before_after(out)
         out.print("What fairness costs, model by model:")
         out.print(self.frontier.table())
 
@@ -134,7 +114,7 @@ def run(settings: DemoSettings) -> Demo:
             seed=settings.seed,
         )
         path_settings.check()
-        frontier = trace(path_settings)
+        frontier = trace(path_settings, shown=_SHOWN)
     # Reports name the file as it will be called, not the draft.
     prepared = replace(frontier.prepared, path=settings.out / TABLE)
     return Demo(settings, table, replace(frontier, prepared=prepared))

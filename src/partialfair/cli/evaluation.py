@@ -5,7 +5,8 @@ Renderers compute nothing: what they show is measured here, once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from partialfair.cli.options import FailureKinds
 from partialfair.cli.settings import AuditSettings, EvaluationSettings, ScoreSettings, TrainSettings
 from partialfair.data.groups import Groups
 from partialfair.exceptions import InputError
-from partialfair.metrics import FairnessReport, fairness_report
+from partialfair.metrics import FairnessReport, GapComparison, compare_gaps, fairness_report
 from partialfair.metrics.catalogue import METRICS, report_metrics
 from partialfair.utils.typing import (
     ArrayLike,
@@ -106,6 +107,41 @@ def evaluate(
     # Groups too small for the report are left out of whatever ranks the same rows again.
     evaluated = report.evaluated(groups)
     return ScoreEvaluation(scores, weights, evaluated, interval_among(interval, evaluated), report)
+
+
+def compare_scores(
+    settings: EvaluationSettings,
+    first: ScoreEvaluation,
+    scores: Floats,
+    *,
+    labels: ArrayLike | None,
+    positive: Any,
+    threshold: float | None,
+    rank_within: RankWithin,
+    clusters: ArrayLike | None = None,
+    metrics: Sequence[str] | None = None,
+) -> GapComparison:
+    """Compare the gaps of other scores of the same rows with those that were evaluated first."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the evaluations have said what may surprise
+        return compare_gaps(
+            labels,
+            first.scores,
+            scores,
+            **first.ranking,
+            clusters=clusters,
+            interval=first.interval,
+            threshold=threshold,
+            confidence=settings.confidence,
+            gap_scale=settings.gap_scale,
+            rank_within=rank_within,
+            pos_label=positive,
+            random_state=settings.seed,
+            min_group_size=settings.min_group_size,
+            # Small groups are merged in the groups that were evaluated already.
+            small_groups="keep" if settings.small_groups == "keep" else "list",
+            metrics=metrics,
+        )
 
 
 _DECIDES = {

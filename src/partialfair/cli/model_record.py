@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from partialfair.cli.intervals import interval_record
 from partialfair.data.groups import group_name
 from partialfair.tables import TableModel
-from partialfair.training.result import Population
+from partialfair.training.result import FitResult, Population
 
 
 def model_record(model: TableModel) -> dict[str, Any]:
@@ -22,7 +23,9 @@ def model_record(model: TableModel) -> dict[str, Any]:
         "max_violation": result.max_violation,
         "exact_training_gap": result.gap,
         "obstacle": result.obstacle,
+        "outside": outside_record(result),
         "population": None if result.population is None else _population_record(result.population),
+        "decision_threshold": model.classifier.decision_threshold_,
         "steps": result.history[-1].step,
         "passes": result.history[-1].passes,
         "seconds": result.history[-1].seconds,
@@ -63,6 +66,19 @@ def _parameters_record(model: TableModel) -> dict[str, Any]:
             for block, row in zip(blocks, coefficients, strict=True)
         },
     }
+
+
+def outside_record(result: FitResult) -> list[dict[str, Any]]:
+    """Return the limits next to the interval, and the training gaps there."""
+    return [
+        {
+            "interval": interval_record(constraint.interval),
+            "limit": constraint.max_gap,
+            "gap": gap.value,
+            "worst_pair": [group_name(label) for label in gap.groups],
+        }
+        for constraint, gap in zip(result.outside, result.outside_gaps, strict=True)
+    ]
 
 
 def _population_record(population: Population) -> dict[str, Any]:

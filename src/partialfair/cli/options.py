@@ -27,6 +27,7 @@ GroupTerms = StrEnum("GroupTerms", ["none", "intercept", "interactions"])
 SmallGroups = StrEnum("SmallGroups", ["list", "merge", "keep"])
 MissingGroups = StrEnum("MissingGroups", ["error", "ignore"])
 Enforcement = StrEnum("Enforcement", ["exact", "surrogate"])
+Outside = StrEnum("Outside", ["free", "no_worse"])
 FailureKinds = StrEnum("FailureKinds", ["estimate", "exceeds", "unproven"])  # --fail-on
 Models = StrEnum("Models", ["linear", "lightgbm", "xgboost", "hist"])
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -62,11 +62,36 @@ class _Console(Console):
             yield segment if segment.control else Segment(visible(segment.text, lines=True), segment.style)
 
 
-class PlainTable(Table):
-    """A table without lines, whose cells are made visible before their widths are measured."""
+_WIDEST = 1000
+"""Characters of a line on which every table finds room."""
 
-    def __init__(self) -> None:
+
+class PlainTable(Table):
+    """A table without lines, whose cells are made visible before their widths are measured.
+
+    Where it is wider than the terminal, columns with optional titles are left out, the last title first.
+    """
+
+    def __init__(self, optional: Sequence[str] = ()) -> None:
         super().__init__(box=None, pad_edge=False, header_style="bold")
+        self.optional = optional
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Render the columns for which there is room."""
+        self.fit(console, options)
+        yield from super().__rich_console__(console, options)
+
+    def fit(self, console: Console, options: ConsoleOptions | None = None) -> list[str]:
+        """Leave out optional columns until there is room for all; return the titles of those that stay."""
+        options = options or console.options
+        for title in reversed(self.optional):
+            if self.__rich_measure__(console, options.update(width=_WIDEST)).maximum <= options.max_width:
+                break
+            self.columns = [column for column in self.columns if column.header != title]
+        # Rich looks cells up by the place of their column.
+        for place, column in enumerate(self.columns):
+            column._index = place
+        return [str(column.header) for column in self.columns]
 
     def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
         """Add a row."""
@@ -112,11 +137,35 @@ def step(message: str) -> Iterator[Callable[[str], None]]:
     terminal = _Console(stderr=True)
     message = message_text(message)
     if terminal.is_terminal:
-        with terminal.status(Text(message)) as status:
+        with terminal.status(Text(message)) as status, _logging_above(terminal):
             yield lambda progress: status.update(Text(f"{message}: {progress}"))
     else:
         _logger.info("%s", message)
         yield _Seldom(message)
+
+
+class _AboveSpinner(logging.Handler):
+    """Prints log lines above a spinner, which they would break."""
+
+    def __init__(self, terminal: Console) -> None:
+        super().__init__()
+        self.terminal = terminal
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a line."""
+        self.terminal.print(Text(message_text(f"partialfair: {record.getMessage()}")))
+
+
+@contextmanager
+def _logging_above(terminal: Console) -> Iterator[None]:
+    handler, propagates = _AboveSpinner(terminal), _logger.propagate
+    _logger.addHandler(handler)
+    _logger.propagate = False
+    try:
+        yield
+    finally:
+        _logger.removeHandler(handler)
+        _logger.propagate = propagates
 
 
 class _Seldom:
@@ -133,7 +182,12 @@ class _Seldom:
 
 
 def command_name() -> str:
-    """How this program is called: by name where the shell finds it, else by the path it was started with."""
+    """How this program is called: as a module, by name where the shell finds it, else by its path."""
+    if Path(sys.argv[0]).name == "__main__.py":  # of ``python -m partialfair``, which is no program itself
+        python = Path(sys.executable).name
+        if (known := shutil.which(python)) is None or not os.path.samefile(known, sys.executable):
+            python = sys.executable
+        return f"{shlex.quote(python)} -m partialfair"
     return "partialfair" if shutil.which("partialfair") else shlex.quote(os.path.relpath(sys.argv[0]))
 
 
@@ -171,6 +225,7 @@ _OPTIONS = (
     (r"\bmissing_groups='(\w+)'", r"--missing-groups \1"),
     (r"\bgroup_terms='(\w+)'", r"--group-terms \1"),
     (r"\bgap_scale='(\w+)'", r"--gap-scale \1"),
+    (r"\boutside='(\w+)'", r"--outside \1"),
     (r"\bmax_gap=([\d.e-]+)", r"a gap of \1"),
     (r"\bmax_gap (must lie in|\d)", r"--max-gap \1"),
     (r"\bmax_knots\b", "--max-knots"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -11,11 +12,13 @@ from rich.console import Console
 from rich.text import Text
 
 from partialfair.cli.intervals import AUTO
+from partialfair.cli.model_record import outside_record
 from partialfair.cli.output import Content, PlainTable, as_options, csv_text, note_line, step
 from partialfair.cli.prepare import Prepared, prepare
 from partialfair.cli.settings import SCORINGS, PathSettings
 from partialfair.cli.train_report import HELD_OUT_FILE, MODEL, OUT_OF_FOLD_FILE
 from partialfair.cli.training import Notes, build_estimator, chosen_alpha_note, fit_path
+from partialfair.cli.verdict import Change, Side, print_before_after, quality_text
 from partialfair.data.groups import group_name
 from partialfair.estimators.path import FairnessPath, PathPoint
 from partialfair.exceptions import InputError
@@ -46,6 +49,11 @@ class Frontier:
         The best of those whose gap is small enough; None if that was not requested, or if there is none.
     refusal
         Why there is none, though it was requested.
+    after
+        The model that the one without a constraint is compared with: the one that was chosen, else the
+        strictest that satisfies its limit in training.
+    change
+        What it changed on the rows that models are evaluated on.
     notes
         What may surprise.
     """
@@ -56,6 +64,8 @@ class Frontier:
     lines: pd.DataFrame
     chosen: PathPoint | None
     refusal: str | None
+    after: PathPoint
+    change: Change
     notes: Notes
 
     @property
@@ -89,6 +99,7 @@ class Frontier:
                 **line,
                 "satisfied": point.model.result_.satisfied,
                 "obstacle": point.model.result_.obstacle,
+                "outside": outside_record(point.model.result_),
                 "worst_pair": [group_name(label) for label in self._gap(point).groups],
                 "chosen": point is self.chosen,
             }
@@ -100,6 +111,8 @@ class Frontier:
             **self.prepared.record(self.interval, self.excluded),
             "models": models,
             "refusal": self.refusal,
+            "compared_with_the_first": self.models.points.index(self.after),
+            **self.change.record(),
             "notes": [*self.notes.general, *self.notes.fits],
         }
 
@@ -142,7 +155,8 @@ class Frontier:
         settings = self.settings
         # One penalty for all models needs no column.
         several = self.lines["alpha"].nunique() > 1
-        table = PlainTable()
+        # Narrow terminals do without the last of these.
+        table = PlainTable(optional=("seconds",))
         table.add_column("")
         for title in (
             "max gap",
@@ -154,7 +168,7 @@ class Frontier:
         table.add_column(interval_title(settings.confidence))
         table.add_column(SCORINGS[settings.scoring], justify="right")
         table.add_column("seconds", justify="right")
-        table.add_column("promise")
+        table.add_column("constraint")
         for point in self.models.points:
             table.add_row(
                 "→" if point is self.chosen else "",
@@ -182,9 +196,14 @@ class Frontier:
         out.print(Text.assemble((str(self.prepared.path), "bold"), f": {self.headline}\n"))
         if chosen is not None:
             out.print(
-                f"chosen (→): the best whose gap is, with {100 * settings.confidence:g} % confidence, at "
-                f"most {settings.best:g} on new people: {chosen.allowed}, alpha {chosen.alpha:g}\n"
+                f"Validated (→): of the models whose gap in the population is, with "
+                f"{100 * settings.confidence:g}% confidence, at most {settings.best:g}, the best is "
+                f"{chosen.allowed}, alpha {chosen.alpha:g}\n"
             )
+        elif self.refusal is not None:
+            out.print(Text(f"Not validated: {self.refusal}\n", style="red"))
+        self.print_before_after(out)
+        out.print("What fairness costs, model by model:")
         out.print(self.table())
         if settings.verbose:
             for point in self.models.points:
@@ -192,17 +211,39 @@ class Frontier:
         for note in [*self.notes.general, *(self.notes.fits if settings.verbose else ())]:
             out.print(note_line(note))
 
+    @property
+    def sides(self) -> tuple[PathPoint, PathPoint]:
+        """The model without a constraint, and the one it is compared with."""
+        return self.models.points[0], self.after
+
+    def print_before_after(self, out: Console) -> None:
+        """Print how good the two models that are compared are, their gaps, and by how much these differ."""
+        settings = self.settings
+        sides = tuple(
+            Side(
+                f"{when}, {point.allowed}",
+                quality_text(point.score, SCORINGS[settings.scoring]),
+                self.models.report(point, settings.confidence),
+            )
+            for when, point in zip(("Before", "After"), self.sides, strict=True)
+        )
+        rows = f"{self.models.evaluated_on.replace(' ', '-')} rows"
+        print_before_after(out, sides, settings.metric, rows, self.change)
+
 
 def _promise(point: PathPoint) -> str:
     """Say whether the constraint is satisfied in training; how a fit ended where it had none to satisfy."""
     satisfied = point.model.result_.satisfied
     if satisfied is None:
         return "" if point.unconstrained else str(point.model.result_.status).replace("_", " ")
-    return "kept" if satisfied else "NOT kept"
+    return "satisfied" if satisfied else "NOT satisfied"
 
 
-def trace(settings: PathSettings) -> Frontier:
-    """Read, split and encode; fit a model for every gap and penalty; choose."""
+def trace(settings: PathSettings, *, shown: float | None = None) -> Frontier:
+    """Read, split and encode; fit a model for every gap and penalty; choose.
+
+    The model with the limit ``shown``, if given, is the one that the unconstrained model is compared with.
+    """
     # Stated before the table is read, so that what no constraint allows raises at once.
     estimator = build_estimator(settings)
     prepared = prepare(settings, estimator)
@@ -221,6 +262,8 @@ def trace(settings: PathSettings) -> Frontier:
         )
         if settings.alphas[0] == AUTO:
             notes.general.append(chosen_alpha_note(models.points[0].model))
+        if settings.decision_threshold == "tune":
+            notes.general.append("each model decides at a threshold of its own, tuned on training rows")
         with step("measuring gaps"):
             # Reports of all models are made here and remembered by the path.
             lines = models.to_frame(settings.confidence)
@@ -232,4 +275,19 @@ def trace(settings: PathSettings) -> Frontier:
                 chosen = next(point for point in models.points if point.model is model)
             except InputError as error:
                 refusal = as_options(str(error))
-    return Frontier(settings, prepared, models, lines, chosen, refusal, notes)
+        after = chosen or _compared_model(models, shown)
+        with step("comparing gaps"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the reports have said what may surprise
+            first, confidence = models.points[0], settings.confidence
+            difference = models.compare(first, after, confidence)[settings.metric]
+            before, final = (models.report(point, confidence) for point in (first, after))
+            change = Change.between(before, final, difference)
+    return Frontier(settings, prepared, models, lines, chosen, refusal, after, change, notes)
+
+
+def _compared_model(models: FairnessPath, shown: float | None) -> PathPoint:
+    """Return the strictest model that satisfies its limit in training, else the strictest; or that shown."""
+    constrained = [point for point in models.points if shown in (None, point.max_gap)]
+    constrained = [point for point in constrained if not point.unconstrained]
+    satisfied = [point for point in constrained if point.model.result_.satisfied is not False]
+    return min(satisfied or constrained, key=lambda point: point.max_gap)

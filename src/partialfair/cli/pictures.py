@@ -38,9 +38,9 @@ def draw_rank_curves(reports: Mapping[str, FairnessReport], interval: IntervalLi
     return figure
 
 
-def draw_densities(report: FairnessReport, threshold: float | None) -> Figure:
+def draw_densities(report: FairnessReport) -> Figure:
     """Draw how the scores of each group are distributed."""
-    figure: Figure = plot_group_densities(report.scored, threshold=threshold)[0].figure
+    figure: Figure = plot_group_densities(report.scored, threshold=report.threshold)[0].figure
     return figure
 
 

@@ -45,7 +45,7 @@ class Prediction:
     @property
     def selected(self) -> int:
         """How many rows are classified as positive."""
-        return int((self.table["score"] > 0).sum())
+        return int((self.table["score"] > self.model.classifier.decision_threshold_).sum())
 
     def record(self, out: Path) -> dict[str, Any]:
         """Return plain data for JSON; the schema's number changes when a reader would have to."""
@@ -81,9 +81,11 @@ def find_model(path: Path) -> list[Path]:
     record = check_set(path, names[0])
     model = record.get("model")
     if model is None:
+        reason = record.get("refusal")
+        what = f"none qualified: {reason}" if isinstance(reason, str) else "it was run without --best"
         raise InputError(
-            f"{record_path} tells of no model that was saved, and what models are beside it are of earlier "
-            "runs; name the file of one of them if you want it"
+            f"{record_path} tells of no model that partialfair path saved, as {what}; run it again with a "
+            "--best that some model reaches, or partialfair train with one --max-gap"
         )
     if not is_file_name(model):
         raise InputError(f"{record_path} is damaged: its model is not a file beside it")
@@ -136,7 +138,7 @@ def predict(settings: PredictSettings) -> Prediction:
         added = {
             "score": scores,
             "probability": model.predict_proba(table)[:, 1],
-            "decision": np.array(model.labels, dtype=object)[(scores > 0).astype(np.intp)],
+            "decision": model.decide(scores),
         }
     # What scoring had to assume.
     notes = tuple(model.unseen_levels(table))
@@ -184,7 +186,8 @@ def _infer_types(scored: Prediction) -> pd.DataFrame:
         # Labels 0 and 1 of a column of floats are floats.
         if target is not None and target.dtype.kind == "f" and pd.api.types.is_numeric_dtype(labels.dtype):
             labels = labels.astype(np.float64)
-        table["decision"] = labels.to_numpy()[(table["score"] > 0).astype(np.intp)]
+        positive = table["decision"] == scored.model.labels[1]
+        table["decision"] = labels.to_numpy()[positive.astype(np.intp)]
     return table
 
 

@@ -38,6 +38,7 @@ from partialfair.cli.intervals import (
 )
 from partialfair.cli.options import Models
 from partialfair.cli.output import step
+from partialfair.cli.screening import note_answers, note_protected_columns
 from partialfair.cli.settings import MAX_GROUPS, TableFitSettings
 from partialfair.constraints import Constraint
 from partialfair.constraints.base import effective_sizes
@@ -110,6 +111,8 @@ class Prepared:
         The fold of every row; None without.
     constraint
         What bounds the gap, or without a constraint what the model is evaluated by.
+    merged
+        Names of the small groups that are one group now.
     notes
         What may surprise.
     """
@@ -125,6 +128,7 @@ class Prepared:
     unseen: pd.DataFrame
     folds: Ints | None
     constraint: Constraint
+    merged: tuple[str, ...]
     notes: tuple[str, ...]
 
     def model(self, classifier: PartialFairEstimator, satisfied: bool | None) -> TableModel:
@@ -160,6 +164,7 @@ class Prepared:
             "settings": self.settings.record(),
             "interval": interval_record(interval),
             "outside_the_promise": excluded,
+            "merged_groups": list(self.merged),
         }
 
     @property
@@ -228,8 +233,10 @@ def prepare(settings: TableFitSettings, estimator: PartialFairEstimator) -> Prep
     rows = Samples(np.empty((len(table), 0)), is_positive, groups, weights, clusters)
     # Split before small groups are merged: strata are the groups of the table.
     split, folds = _split(rows, settings)
+    merged: tuple[str, ...] = ()
     if settings.small_groups == "merge":
-        rows = replace(rows, groups=_merge_small_groups(rows, split[TRAINING], settings))
+        large, merged = _merge_small_groups(rows, split[TRAINING], settings)
+        rows = replace(rows, groups=large)
     interval = AUTO if settings.interval == AUTO else by_label(settings.interval, rows.groups)
     estimator.set_params(interval=interval)
     if interval != AUTO:
@@ -238,6 +245,8 @@ def prepare(settings: TableFitSettings, estimator: PartialFairEstimator) -> Prep
     with step("reading columns"):
         features = [name for name in map(str, table.columns) if name not in {*used} - {*settings.categories}]
         columns, notes = read_columns(table, features, split[TRAINING], categories=settings.categories)
+        notes += note_protected_columns(columns)
+        notes += note_answers(columns, table, is_positive, settings.target, *_screening_rows(split, folds))
         # No rows where nothing was held out.
         unseen = next((numbers for part, numbers in split.items() if part != TRAINING), np.arange(0))
         trees = settings.model != Models.linear
@@ -258,6 +267,7 @@ def prepare(settings: TableFitSettings, estimator: PartialFairEstimator) -> Prep
     }
     n_missing = int((rows.groups.codes < 0).sum())
     missing = [f"{n_missing:,} rows have no group: they count in the loss only"] if n_missing else []
+    doubts = positive.doubts(settings.target, lower_is_better=settings.lower_is_better)
     # As predictions will write them.
     text = as_text(labels)
     return Prepared(
@@ -272,7 +282,8 @@ def prepare(settings: TableFitSettings, estimator: PartialFairEstimator) -> Prep
         _identify_rows(table, settings, unseen, folds),
         folds,
         constraint,
-        (*_choices(settings, folds), *missing, *notes),
+        merged,
+        (*doubts, *_choices(settings, folds), *_name_merged(merged), *missing, *notes),
     )
 
 
@@ -317,8 +328,26 @@ def _split(rows: Samples, settings: TableFitSettings) -> tuple[dict[str, Ints], 
     return {TRAINING: np.flatnonzero(~held_out), HELD_OUT: np.flatnonzero(held_out)}, None
 
 
-def _merge_small_groups(rows: Samples, training: Ints, settings: TableFitSettings) -> Groups:
-    """Return the groups with all that are small in the training rows as one, the last."""
+def _screening_rows(split: dict[str, Ints], folds: Ints | None) -> tuple[Ints, Ints]:
+    """Return rows to learn from and others to measure on: those held out, a fold, or every other row."""
+    if HELD_OUT in split:
+        return split[TRAINING], split[HELD_OUT]
+    rows = split[TRAINING]
+    held_out = rows % 2 == 0 if folds is None else folds == 0
+    return rows[~held_out], rows[held_out]
+
+
+def _name_merged(merged: Sequence[str]) -> list[str]:
+    """Say which groups are one group now."""
+    if not merged:
+        return []
+    return [f"these small groups are one group, {MERGED!r}: {listed([*map(repr, merged)], most=8)}"]
+
+
+def _merge_small_groups(
+    rows: Samples, training: Ints, settings: TableFitSettings
+) -> tuple[Groups, tuple[str, ...]]:
+    """Return the groups with all that are small in the training rows as one, the last; and their names."""
     groups = rows.groups
     interval = ANYWHERE if isinstance(settings.interval, str) else settings.interval
     weights = np.ones(training.size) if rows.weights is None else rows.weights[training]
@@ -330,12 +359,13 @@ def _merge_small_groups(rows: Samples, training: Ints, settings: TableFitSetting
         ]
     )
     if not small.any():
-        return groups
+        return groups, ()
     # The other groups keep their labels; rows of small ones get the code after the last.
     large = [label for label, is_small in zip(groups.labels, small, strict=True) if not is_small]
     if MERGED in large:
         raise InputError(f"--small-groups merge makes a group {MERGED!r}, but the data have one of that name")
-    return groups.regroup(np.where(small, len(large), np.cumsum(~small) - 1), (*large, MERGED))
+    names = tuple(name for name, is_small in zip(groups.names, small, strict=True) if is_small)
+    return groups.regroup(np.where(small, len(large), np.cumsum(~small) - 1), (*large, MERGED)), names
 
 
 def _check_parts(

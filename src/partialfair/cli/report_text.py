@@ -15,7 +15,7 @@ from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.evaluation import TOO_FEW, SmallGroup
 from partialfair.metrics.report import PairGap
 from partialfair.report.sections import gap_cells, interval_title
-from partialfair.utils.text import fixed, percent
+from partialfair.utils.text import fixed, listed, percent
 
 _SHOWN_PAIRS, _RECORDED_PAIRS = 5, 200
 """Pairs of groups that are printed, and that a record lists by each metric, the widest; pairs.csv has all."""
@@ -26,14 +26,13 @@ def print_metrics(report: FairnessReport, metric: str, out: Console, *, unseen: 
 
     Confidence is about rows that the model has not seen, and is left out of others.
     """
-    out.print(_metrics_table(report))
-    claims = "Shares beside a score are of whole groups."
-    if unseen:
-        at_most = (
-            f"At most: with {100 * report.confidence:g} % confidence no pair of groups is further apart."
-        )
-        claims = f"{report.assurance} {at_most} {claims}"
-    out.print(" ".join(filter(None, [claims, report.ranking_note])), style="dim")
+    table = _metrics_table(report)
+    titles = table.fit(out)
+    out.print(table)
+    shares = "Shares beside a score are of whole groups." if _shares_title(report) in titles else None
+    claims = [report.assurance if unseen else None, shares, report.ranking_note]
+    if any(claims):
+        out.print(" ".join(filter(None, claims)), style="dim")
     if metric in report.omitted or len(pairs := report.pairs(metric)) < 2:
         return
     widest = "Pairs" if len(pairs) <= _SHOWN_PAIRS else f"The {_SHOWN_PAIRS} widest of {len(pairs):,} pairs"
@@ -56,17 +55,25 @@ def print_metrics(report: FairnessReport, metric: str, out: Console, *, unseen: 
         )
 
 
+def print_omitted(report: FairnessReport, out: Console, what: str = "left out") -> None:
+    """Print which metrics could not be computed, one line for each reason."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in report.omitted.items():
+        by_reason.setdefault(reason, []).append(METRICS[name].title)
+    for reason, titles in by_reason.items():
+        out.print(f"{what} ({reason}): {listed(titles, most=len(titles))}", style="dim")
+
+
 def _metrics_table(report: FairnessReport) -> PlainTable:
     """Return one line per metric, with the confidence interval and where the worst pair differs."""
-    table = PlainTable()
-    table.add_column("metric")
+    # Narrow terminals do without the last column.
+    table = PlainTable(optional=(_shares_title(report),))
+    table.add_column("metric", no_wrap=True)
     table.add_column("gap", justify="right", no_wrap=True)
-    for title in (interval_title(report.confidence), "at most"):
-        table.add_column(title, no_wrap=True)
+    table.add_column(interval_title(report.confidence), no_wrap=True)
     table.add_column("worst pair")
-    table.add_column(f"score: shares {_side(report)}")
+    table.add_column(_shares_title(report), no_wrap=True)
     for row in report.rows:
-        at_most = "" if np.isnan(row.at_most) else METRICS[row.metric].text(row.at_most)
         among = f", among {label_kind(row.label)}" if row.label is not None else ""
         where = ""
         if np.isfinite(row.threshold):  # pairwise metrics have none; of no difference it is −∞
@@ -75,8 +82,12 @@ def _metrics_table(report: FairnessReport) -> PlainTable:
         title = METRICS[row.metric].title
         # Where the threshold lies outside the interval, no pair is worse than another.
         pair = "" if row.reason else _pair(row) + among
-        table.add_row(title, *gap_cells(row, row.metric), at_most, pair, where)
+        table.add_row(title, *gap_cells(row, row.metric), pair, where)
     return table
+
+
+def _shares_title(report: FairnessReport) -> str:
+    return f"score: shares {_side(report)}"
 
 
 def groups_table(report: FairnessReport) -> PlainTable:

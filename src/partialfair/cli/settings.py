@@ -5,6 +5,7 @@ Nothing here imports numpy: ``--help`` does not wait for it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,7 @@ from partialfair.cli.options import (
     GroupTerms,
     MissingGroups,
     Models,
+    Outside,
     RankWithin,
     Scales,
     SmallGroups,
@@ -54,9 +56,9 @@ HELP_ORDER = (
     *("score", "target", "group", "id_column", "label", "pos_label", "weight", "clusters"),
     *("ids", "drop", "categories"),
     *("max_gaps", "constraint", "requested_interval", "max_gap", "population", "lower_is_better"),
-    *("threshold", "gap_scale", "enforce", "rank_within", "score_range", "apply_map", "max_knots"),
+    *("threshold", "gap_scale", "enforce", "outside", "rank_within", "score_range", "apply_map", "max_knots"),
     *("min_group_size", "max_groups", "small_groups", "missing_groups"),
-    *("model", "group_terms", "alpha", "given_alphas", "time_limit"),
+    *("model", "group_terms", "alpha", "given_alphas", "decision_threshold", "time_limit"),
     *("test_size", "validation", "cv", "scoring", "best", "confidence"),
     *("fail_above", "fail_metric", "fail_on"),
     *("out", "keep", "use_unkept", "report", "as_json", "verbose", "seed"),
@@ -112,6 +114,15 @@ def _read_alpha(text: str | None) -> float | Literal["auto"] | None:
         return float(text)
     except ValueError as error:
         raise InputError(f"--alpha must be a number or {AUTO}, not {text!r}") from error
+
+
+def _read_decision_threshold(text: str | None) -> float | Literal["tune"]:
+    if text == "tune":
+        return "tune"
+    try:
+        return 0.0 if text is None else float(text)
+    except ValueError as error:
+        raise InputError(f"--decision-threshold must be a number or tune, not {text!r}") from error
 
 
 def _read_alphas(text: str | None) -> tuple[float | Literal["auto"], ...]:
@@ -450,6 +461,12 @@ class ModelSettings(TableFile, EvaluationSettings):
         "'exact' bounds the gap itself on the training rows, 'surrogate' the paper's smooth stand-in.",
         default="exact",
     )
+    outside: Literal["free", "no_worse"] = request(
+        Outside,
+        "--outside",
+        "'no_worse' limits gaps next to the interval to those of the model without a constraint.",
+        default="free",
+    )
     model: str = fit(
         Models,
         "--model",
@@ -463,6 +480,14 @@ class ModelSettings(TableFile, EvaluationSettings):
         "Whether the model may use the group; it then needs it to score.",
         default=None,
         read={"none": None, "intercept": "intercept", "interactions": "interactions"}.get,
+    )
+    decision_threshold: float | Literal["tune"] = fit(
+        str | None,
+        "--decision-threshold X",
+        "The score above which decisions are positive, 0 by default; tune takes the most accurate one on the "
+        "training rows; a constraint on ranks does not notice.",
+        default=0.0,
+        read=_read_decision_threshold,
     )
     time_limit: float | None = fit(
         float | None, "--time-limit SECONDS", "End each fit after so long, with its best model so far."
@@ -544,6 +569,15 @@ class ModelSettings(TableFile, EvaluationSettings):
             raise InputError(f"--constraint must be one of {known}, not {self.constraint}")
         if self.interval == AUTO and not self.is_constrained:
             raise InputError("--interval auto is chosen for a constraint, and --constraint none has none")
+        if self.outside == "no_worse":
+            self._check_outside()
+        if self.decision_threshold != "tune":
+            check_number(self.decision_threshold, "--decision-threshold")
+        elif self.is_at_threshold:
+            raise InputError(
+                f"--decision-threshold tune moves decisions away from the score at which --constraint "
+                f"{self.constraint} compares groups; use statistical_parity, or leave it out"
+            )
         if self.time_limit is not None:
             check_number(self.time_limit, "--time-limit", above=0.0)
         # A model with a term for each group cannot score a row without one.
@@ -556,6 +590,21 @@ class ModelSettings(TableFile, EvaluationSettings):
             )
         if self.cv is not None:
             check_count(self.cv, "--cv", low=2)
+
+    def _check_outside(self) -> None:
+        """Refuse what limits next to the interval cannot be added to."""
+        if self.constraint != "statistical_parity":
+            raise InputError(
+                "--outside no_worse limits gaps next to the interval of --constraint statistical_parity, not "
+                f"of {self.constraint}; leave it out"
+            )
+        if self.enforcement != "exact":
+            option = "--population" if self.enforcement == "population" else "--enforce surrogate"
+            raise InputError(f"--outside no_worse limits exact training gaps; leave {option} out")
+        if isinstance(self.interval, Mapping):
+            raise InputError(
+                "--outside no_worse has no meaning when intervals differ by group; give one interval for all"
+            )
 
     def check_savable(self) -> None:
         """Refuse, before any fit, a constraint whose models could not be written."""
@@ -599,7 +648,9 @@ class ModelSettings(TableFile, EvaluationSettings):
             "seed": self.seed,
             "constraint": self.constraint,
             "enforce": self.enforcement,
+            "outside": self.outside,
             "group_terms": self.group_terms,
+            "decision_threshold": self.decision_threshold,
             "time_limit": self.time_limit,
             "model": self.model,
         }

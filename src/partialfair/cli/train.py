@@ -9,15 +9,25 @@ from typing import Any
 
 from sklearn.metrics import accuracy_score, roc_auc_score
 
-from partialfair.cli.evaluation import Gate, ScoreEvaluation, evaluate
+from partialfair.cli.evaluation import Gate, ScoreEvaluation, compare_scores, evaluate
 from partialfair.cli.intervals import AUTO, interval_among
 from partialfair.cli.output import step
-from partialfair.cli.prepare import OUT_OF_FOLD, Prepared, prepare
+from partialfair.cli.prepare import OUT_OF_FOLD, TRAINING, Prepared, prepare
 from partialfair.cli.settings import TrainSettings
 from partialfair.cli.train_report import TrainReport
-from partialfair.cli.training import Notes, build_estimator, chosen_alpha_note, fit_path, fit_population
+from partialfair.cli.training import (
+    Notes,
+    build_estimator,
+    chosen_alpha_note,
+    fit_path,
+    fit_population,
+    tuned_threshold_note,
+)
+from partialfair.cli.verdict import Change
+from partialfair.data.groups import group_name
 from partialfair.data.samples import Samples
 from partialfair.exceptions import IdleThresholdWarning
+from partialfair.metrics import FairnessReport, GapDifference
 from partialfair.utils.typing import Floats, IntervalLike
 
 _WITHOUT, _WITH = "without the constraint", "with the constraint"
@@ -60,14 +70,28 @@ def train(settings: TrainSettings) -> TrainReport:
                     scores = model.decision_function(rows.X, rows.groups)
                 counts = model is saved and part == list(prepared.parts)[-1]
                 with step(f"measuring {rows.n:,} scores: {part}, {name}"):
-                    evaluations[name, part] = _evaluate(settings, rows, scores, interval, counts=counts)
+                    evaluations[name, part] = _evaluate(
+                        settings, rows, scores, model.decision_threshold_, interval, counts=counts
+                    )
+        change, last = Change(), list(prepared.parts)[-1]
+        if settings.is_constrained:
+            before, after = evaluations[_WITHOUT, last], evaluations[_WITH, last]
+            with step("comparing the models"):
+                difference = None
+                if last != TRAINING:
+                    difference = _compare(
+                        settings, prepared.parts[last], before, after.scores, saved.decision_threshold_
+                    )
+                change = Change.between(before.report, after.report, difference)
     if settings.alphas[0] == AUTO:
         notes.general.append(chosen_alpha_note(saved))
-    notes.general += _calibration_notes(saved, prepared)
+    if settings.decision_threshold == "tune":
+        notes.general.append(tuned_threshold_note(saved))
+    notes.general += _calibration_notes(saved, prepared, list(evaluations.values())[-1].report)
     if gate is not None:
         gate.check_measured(list(evaluations.values())[-1].report)
     table_model = prepared.model(saved, saved.result_.satisfied)
-    return TrainReport(settings, gate, prepared, interval, table_model, evaluations, notes)
+    return TrainReport(settings, gate, prepared, interval, table_model, evaluations, change, notes)
 
 
 def _broken_folds(fold_models: Sequence[Any]) -> list[str]:
@@ -81,9 +105,15 @@ def _broken_folds(fold_models: Sequence[Any]) -> list[str]:
 
 
 def _evaluate(
-    settings: TrainSettings, rows: Samples, scores: Floats, interval: IntervalLike, *, counts: bool
+    settings: TrainSettings,
+    rows: Samples,
+    scores: Floats,
+    threshold: float,
+    interval: IntervalLike,
+    *,
+    counts: bool,
 ) -> ScoreEvaluation:
-    """Evaluate scores of some rows; warnings are about the evaluation that counts."""
+    """Evaluate scores of some rows, which decide at a threshold; warnings are about what counts."""
     with warnings.catch_warnings():
         if not counts:
             warnings.simplefilter("ignore")
@@ -96,7 +126,7 @@ def _evaluate(
             interval=interval_among(interval, rows.groups),
             labels=rows.y,
             positive=True,
-            threshold=0.0,  # where decisions are made
+            threshold=threshold,
             rank_within=settings.rank_within,
             weights=rows.weights,
             clusters=rows.clusters,
@@ -106,18 +136,41 @@ def _evaluate(
         )
     return replace(
         evaluation,
-        accuracy=float(accuracy_score(rows.y, scores > 0, sample_weight=rows.weights)),
+        accuracy=float(accuracy_score(rows.y, scores > threshold, sample_weight=rows.weights)),
         auc=float(roc_auc_score(rows.y, scores, sample_weight=rows.weights)),
     )
 
 
-def _calibration_notes(model: Any, prepared: Prepared) -> list[str]:
-    """Say what the constraint did to the calibration of trees, whose library gives the measure."""
+def _compare(
+    settings: TrainSettings, rows: Samples, first: ScoreEvaluation, scores: Floats, threshold: float
+) -> GapDifference | None:
+    """Return by how much the gap differs under other scores; None where one of the gaps has no value."""
+    compared = compare_scores(
+        settings,
+        first,
+        scores,
+        labels=rows.y,
+        positive=True,
+        threshold=threshold,
+        rank_within=settings.rank_within,
+        clusters=rows.clusters,
+        metrics=[settings.metric],
+    )
+    return compared.rows[0] if compared.rows else None
+
+
+def _calibration_notes(model: Any, prepared: Prepared, report: FairnessReport) -> list[str]:
+    """Say what the constraint did to the calibration of trees, whose library gives the measure.
+
+    Groups that are too small to evaluate are not named: their errors are mostly noise.
+    """
     if not model.takes_tables or model.constraint is None:
         return []
     part = [name for name in prepared.parts if name != OUT_OF_FOLD][-1]
     rows = prepared.parts[part]
     table = model.calibration(rows.X, rows.y, sensitive_features=rows.groups, sample_weight=rows.weights)
+    evaluated = [group_name(group.group) for group in report.groups]
+    table = table.loc[[name for name in table.index if name in evaluated]]
     # One sentence, on the group that the probabilities suit least.
     worst = table["error_after"].idxmax()
     line = table.loc[worst]

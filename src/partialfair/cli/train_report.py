@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,14 +11,16 @@ from rich.console import Console
 from rich.text import Text
 
 from partialfair.cli.evaluation import Gate, ScoreEvaluation
-from partialfair.cli.model_record import model_record
+from partialfair.cli.model_record import model_record, outside_record
 from partialfair.cli.output import Content, PlainTable, as_options, csv_text, note_line
 from partialfair.cli.pictures import draw_densities, draw_rank_curves
 from partialfair.cli.prepare import OUT_OF_FOLD, TRAINING, Prepared
-from partialfair.cli.report_text import gap_sentence, print_metrics, report_record
+from partialfair.cli.report_text import print_metrics, print_omitted, report_record
 from partialfair.cli.settings import TrainSettings
 from partialfair.cli.training import Notes
+from partialfair.cli.verdict import Change, Side, print_before_after, quality_text
 from partialfair.data.groups import group_name
+from partialfair.data.intervals import as_interval_set, ranks_text
 from partialfair.estimators import FitResult
 from partialfair.metrics.catalogue import METRICS
 from partialfair.optimization.solvers import GOOD
@@ -47,6 +50,10 @@ OUT_OF_FOLD_FILE = "out_of_fold.csv"
 PICTURES = ("rank_curves.png", "score_densities.png")
 
 
+_FEW_STEPS, _MOST_MEMBERS = 2.0, 50.0
+"""A group is the cause where two of its members move the gap by the limit, and it has at most so many."""
+
+
 def unkept_name(name: str) -> str:
     """Return the name of a model that does not keep its promise, ``model.unkept.skops``."""
     return name.removesuffix(".skops") + ".unkept.skops"
@@ -73,6 +80,8 @@ class TrainReport:
         From the model ("without the constraint", "with the constraint") and the part ("training", "held out"
         or "out of fold") to how it does there. The last is the one that counts: of the model that is saved,
         on rows not trained on if there are any.
+    change
+        What the constraint changed on the rows that count.
     notes
         What may surprise.
     """
@@ -83,6 +92,7 @@ class TrainReport:
     interval: IntervalLike
     model: TableModel
     evaluations: dict[tuple[str, str], ScoreEvaluation]
+    change: Change
     notes: Notes
 
     @property
@@ -137,12 +147,18 @@ class TrainReport:
             answer = f"{population.sentence[0].upper()}{population.sentence[1:]} ({population.basis})"
             if population.certified:
                 return answer
-            return f"promise NOT kept: {answer}; {as_options(result.obstacle or '')}"
-        gap = f"the {METRICS[settings.metric].title} gap of the training rows is {result.gap:.4g}"
+            return f"Constraint NOT satisfied: {answer}; {as_options(result.obstacle or '')}"
+        text = METRICS[settings.metric].text
+        # All digits that matter where the gap is above the limit.
+        gap = text(result.gap) if result.satisfied else f"{result.gap:.4g}"
+        pair = max(result.gaps, key=lambda gap: gap.value).groups
+        figures = f"training gap {gap}, limit {settings.max_gap:g} ({' vs '.join(map(group_name, pair))})"
         if result.satisfied:
-            return f"promise kept: {gap}, at most {settings.max_gap:g} was asked for"
-        reason = "" if result.obstacle is None else f" (in the way: {result.obstacle})"
-        return f"promise NOT kept: {gap}, and at most {settings.max_gap:g} was asked for{reason}"
+            return f"Constraint satisfied: {figures}"
+        reason = "" if result.obstacle is None else f"; {result.obstacle}"
+        if not (reason or result.satisfied_outside):
+            reason = "; gaps next to the interval exceed their limits"
+        return f"Constraint NOT satisfied: {figures}{reason}"
 
     @property
     def all_notes(self) -> list[str]:
@@ -176,6 +192,7 @@ class TrainReport:
             **self.prepared.record(self.interval, self.excluded),
             **model_record(self.model),
             "models": models,
+            **self.change.record(),
             "notes": self.all_notes,
         }
         if self.gate is not None:
@@ -196,7 +213,7 @@ class TrainReport:
         return {
             **files,
             PICTURES[0]: self._rank_curves,
-            PICTURES[1]: lambda: draw_densities(self.evaluation.report, 0.0),
+            PICTURES[1]: lambda: draw_densities(self.evaluation.report),
         }
 
     def page(self) -> str:
@@ -247,33 +264,43 @@ class TrainReport:
         return draw_rank_curves(reports, self.evaluation.interval)
 
     def print(self, out: Console) -> None:
-        """Print the readable report, the answer first; how the fit went comes last."""
+        """Print the answer, before and after, all metrics; how the fit went comes last."""
         settings, (model, part) = self.settings, self.last
         report, metric = self.evaluation.report, settings.metric
         out.print(Text.assemble((str(self.prepared.path), "bold"), f": {self.headline}\n"))
         unseen = part != TRAINING  # intervals say nothing of rows that the model was trained on
-        # A guarantee for new data counts for more than the gap of these rows; one for training rows for less.
-        answer_first = settings.population or self.result.satisfied is False
-        if answer_first:
-            self._print_answer(out)
-        if metric in report.omitted:
-            out.print(f"{part}: {METRICS[metric].title} {report.omitted[metric]}")
-        else:
-            out.print(f"{part}, {model}: {gap_sentence(report, metric, unseen=unseen)}")
-        if not answer_first:
-            self._print_answer(out)
+        if self.answer is not None:
+            out.print(Text(self.answer, style="" if self.result.satisfied else "red"))
+            for piece in outside_record(self.result):
+                where = ranks_text(as_interval_set(tuple(piece["interval"])))
+                out.print(
+                    f"next to the interval, ranks {where}: training gap {piece['gap']:.4g}, "
+                    f"{piece['limit']:.4g} without a constraint"
+                )
+            if (advice := self._advice()) is not None:
+                out.print(f"what to do: {advice}")
+            out.print()
         for note in self.notes.overfitted:
             out.print(note_line(note))
+        names = ["No constraint"]
+        if settings.is_constrained:
+            names = ["Before, no constraint", f"After, max gap {settings.max_gap:g}"]
+        sides = tuple(
+            Side(name, quality_text(each.accuracy), each.report)
+            for name, each in zip(names, self.compared.values(), strict=True)
+        )
+        rows = f"{part.replace(' ', '-')} rows"
+        print_before_after(out, sides, metric, rows, self.change, unseen=unseen)
         if report.coverage:
             out.print(f"{part}: {report.coverage}")
         if self.gate is not None:
             out.print(self.gate.verdict(report))
-        out.print()
+        if settings.is_constrained:
+            out.print("What fairness costs:")
         out.print(self._models_table())
         out.print(f"\nThe model {model}, {part if unseen else 'training rows'}:")
         print_metrics(report, metric if self.gate is None else self.gate.metric, out, unseen=unseen)
-        for name, reason in report.omitted.items():
-            out.print(f"left out: {METRICS[name].title} {reason}", style="dim")
+        print_omitted(report, out)
         if settings.verbose:
             out.print(f"\nThe fit: {self.result}")
         elif self.result.status not in GOOD:
@@ -282,23 +309,50 @@ class TrainReport:
         for note in [*self.notes.general, *(self.notes.fits if settings.verbose else ())]:
             out.print(note_line(note))
 
-    def _print_answer(self, out: Console) -> None:
-        """Say whether the constraint is satisfied, and what to do if not."""
-        if self.answer is not None:
-            out.print(Text(self.answer, style="" if self.result.satisfied else "red"))
-        if self.result.satisfied is False:
-            larger = "more rows, or a larger --test-size, bring bounds closer; "
-            more = larger if self.settings.population else ""
-            out.print(
-                f"what to do: {more}partialfair path shows which gaps can be reached, and at what cost; more "
-                "features or --group-terms can close a gap that these cannot\n"
-            )
+    def _advice(self) -> str | None:
+        """Say what to do if the constraint is not satisfied."""
+        if self.result.satisfied is not False:
+            return None
+        path = "partialfair path shows which gaps can be reached, and at what cost"
+        if self.settings.population:
+            return f"more rows, or a larger --test-size, bring bounds closer; {path}"
+        return self._small_group_advice() or (
+            f"{path}; more features or --group-terms can close a gap that these cannot"
+        )
+
+    def _small_group_advice(self) -> str | None:
+        """Name the group of the worst pair that has too few members to satisfy the limit, if there is one."""
+        settings, result = self.settings, self.result
+        rows = self.prepared.parts[TRAINING].with_weight()
+        constraint = result.constraints[0].among(rows.groups.labels)
+        members = constraint.effective_members(rows.groups, rows.row_weights, rows.y)
+        worst = max(result.gaps, key=lambda gap: gap.value).groups
+        size, label = min(
+            (size, label)
+            for size, label in zip(members.tolist(), rows.groups.labels, strict=True)
+            if label in worst
+        )
+        # One member moves the proportions of a group of m by 1/m.
+        if not settings.named or settings.named.bounded.largest != 1 or size * settings.max_gap >= _FEW_STEPS:
+            return None
+        if size > _MOST_MEMBERS:
+            return None
+        n_left = len(rows.groups.labels) - len(result.small_groups) - 1
+        remedy = "it needs more rows, a wider interval or a larger --max-gap"
+        if n_left >= 2:
+            remedy = f"--min-group {math.floor(size) + 1} leaves it out of the constraint"
+            if settings.group_terms is None and not isinstance(self.interval, dict):
+                remedy += ", --small-groups merge joins it with other small groups"
+        return (
+            f"group {group_name(label)} has {size:.0f} effective members in the interval, so that one of "
+            f"them moves the gap by about {1 / size:.2g}: {remedy}"
+        )
 
     def _models_table(self) -> PlainTable:
         """Return one line per model and part of the rows."""
         metric = self.settings.metric
         table = PlainTable()
-        for title in ("model", "rows", "accuracy", "AUC", f"{METRICS[metric].title} gap"):
+        for title in ("model", "rows", "accuracy", "AUC", "gap"):
             table.add_column(title, justify="left" if title in ("model", "rows") else "right")
         table.add_column(interval_title(self.settings.confidence))
         for (model, part), each in self.evaluations.items():

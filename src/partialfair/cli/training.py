@@ -47,11 +47,13 @@ def build_estimator(settings: TableFitSettings) -> PartialFairEstimator:
         "interval": settings.interval,
         "gap_scale": settings.gap_scale,
         "enforce": settings.enforcement,
+        "outside": settings.outside,
         "higher_is_better": settings.higher_is_better,
         "min_group_size": settings.constrained_size,
         "missing_groups": settings.missing_groups,
         "time_limit": settings.time_limit,
         "alpha": settings.alphas[0],
+        "decision_threshold": settings.decision_threshold,
         "random_state": settings.seed,
     }
     constraint = settings.constraint if settings.is_constrained else "statistical_parity"
@@ -189,6 +191,12 @@ def fit_population(
     _forget_callbacks([unconstrained, constrained])
     constrained.set_params(validation=unconstrained.validation)  # no file holds rows
     return unconstrained, constrained
+
+
+def tuned_threshold_note(model: Any) -> str:
+    """Say where a model decides whose threshold was tuned."""
+    rows = "training rows that no tree was trained on" if model.takes_tables else "the training rows"
+    return f"decisions are positive above the score {model.decision_threshold_:.4g}, tuned on {rows}"
 
 
 def chosen_alpha_note(model: Any) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -29,6 +31,12 @@ _FEW = 20
 
 LARGEST = 1e75
 """Largest number of a feature, and one over the least range: squares can be added up, and quotients taken."""
+
+_NAMES_OF_IDS = frozenset(
+    {"id", "ids", "uuid", "guid", "identifier", "person", "patient", "customer", "client", "applicant"}
+    | {"user", "member", "household", "student", "employee", "account"}
+)
+"""Words in names of columns that say who a row is, or which rows belong together."""
 
 _NEARLY_ALL = 0.95
 """Whole numbers that differ in so large a share of the rows are perhaps names of the rows."""
@@ -107,18 +115,34 @@ def _hint_of_identifier(values: pd.Series, numbers: Floats) -> str | None:
             )
     known = numbers[~np.isnan(numbers)]
     n_different = len(np.unique(known))
-    if n_different > max(_FEW, _NEARLY_ALL * len(known)) and (known == np.round(known)).all():
+    is_whole = bool((known == np.round(known)).all())
+    if not is_whole or n_different <= _FEW:
+        return None
+    counted = f"column {values.name!r} has {n_different:,} different whole numbers in {row_count(len(known))}"
+    # Names of columns decide where numbers repeat: most whole numbers that repeat are amounts.
+    repeats = n_different < len(known)
+    if repeats and not _NAMES_OF_IDS.isdisjoint(re.findall(r"[a-z]+", _words(str(values.name)))):
         return (
-            f"column {values.name!r} has {n_different:,} different whole numbers in {row_count(len(known))}, "
-            "read as numbers: if it says who a row is, leave it out by --id or --drop"
+            f"{counted}, read as numbers: if it says which rows belong together, --clusters "
+            f"{shlex.quote(str(values.name))} keeps them together and makes it no feature"
         )
+    if n_different > _NEARLY_ALL * len(known):
+        return f"{counted}, read as numbers: if it says who a row is, leave it out by --id or --drop"
     return None
+
+
+def _words(name: str) -> str:
+    """Return the words of a column's name in lower case: "customer id" of "customerID"."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower().replace("_", " ")
 
 
 def _kind_of_levels(text: pd.Series, note: str | None = None) -> Kind:
     n_different = text.nunique()
     if n_different > MAX_LEVELS or (n_different > _FEW and n_different > len(text) / 2):
-        return Kind(trouble=f"has {n_different:,} different texts in {len(text):,} rows")
+        trouble = f"has {n_different:,} different texts in {len(text):,} rows"
+        if n_different < len(text):  # then it may say which rows belong together
+            trouble += f" (--clusters {shlex.quote(str(text.name))} if rows of one text belong together)"
+        return Kind(trouble=trouble)
     return Kind(note=note)
 
 

@@ -134,14 +134,13 @@ def label_kind(label: bool | None) -> str:
 
 
 def members_text(count: float, *, too_few: bool = False) -> str:
-    """Write a number of members, some of which are inside an interval in part: 7.5 is "7.5", and 8.0 "8".
+    """Write a number of members, some of which are inside an interval in part, as a whole number.
 
-    Halves of the last digit go up, also where rounding errors put a count slightly below them: sums of
-    weights and products of sizes are then written equally, here and by the HTML report's own script. Numbers
-    that are too few are rounded down: 9.98 of 10 that are needed must not read "10".
+    Halves go up, also where rounding errors put a count slightly below them: sums of weights and products of
+    sizes are then written equally, here and by the HTML report's own script. Numbers that are too few are
+    rounded down: 9.98 of 10 that are needed must not read "10".
     """
-    rounded = count + _ROUNDING_OF_TEXT
-    return f"{math.floor(10 * rounded) / 10 if too_few else rounded:,.1f}".removesuffix(".0")
+    return f"{math.floor(count + _ROUNDING_OF_TEXT + (0.0 if too_few else 0.5)):,}"
 
 
 def enough(n_members: float, min_group_size: float) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -16,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from partialfair.constraints import Constraint
 from partialfair.data.groups import Groups
 from partialfair.data.samples import Features, Samples, n_rows_of
+from partialfair.estimators.decisions import TUNE, check_stored_decisions, find_decision_threshold
 from partialfair.estimators.inputs import (
     check_sample_groups,
     feature_name,
@@ -47,7 +49,7 @@ from partialfair.training import (
 )
 from partialfair.utils.checks import check_number
 from partialfair.utils.state import StoredAsPairs
-from partialfair.utils.typing import ArrayLike, Floats
+from partialfair.utils.typing import ArrayLike, Bools, Floats
 
 
 class PartialFairEstimator(StoredAsPairs, BaseEstimator):
@@ -61,7 +63,14 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
     takes_tables: ClassVar[bool] = False
     """Whether features may be categories, and missing."""
 
-    _set_by_fits: ClassVar[tuple[str, ...]] = ("coef_", "intercept_", "groups_", "classes_", "n_iter_")
+    _set_by_fits: ClassVar[tuple[str, ...]] = (
+        "coef_",
+        "intercept_",
+        "groups_",
+        "classes_",
+        "decision_threshold_",
+        "n_iter_",
+    )
     """Attributes that a fit sets besides ``result_``, for an estimator that adopts another's fit."""
 
     def __sklearn_tags__(self) -> Any:
@@ -106,7 +115,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
     def _copy_unfitted(self) -> Self:
         """Return an estimator that is not fitted and expects the columns that this one has read."""
         fresh: Self = clone(self)
-        for name in ("n_features_in_", "feature_names_in_", "_group_columns"):
+        for name in ("n_features_in_", "feature_names_in_", "_group_columns", "_held_out_seed"):
             if hasattr(self, name):
                 setattr(fresh, name, getattr(self, name))
         return fresh
@@ -205,6 +214,11 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             self.groups_ = np.empty(len(fit.labels), dtype=object)
             for k, label in enumerate(fit.labels):  # which may be tuples
                 self.groups_[k] = label
+        if rows.positive is not None and loss_factors is not None:
+            self.decision_threshold_ = 0.0
+            if self.decision_threshold != 0.0:
+                scores = self._score_samples(samples.X, samples.groups)
+                self._place_threshold(scores, rows.positive, rows.row_weights, loss_factors)
         # scikit-learn expects at least one iteration.
         self.n_iter_ = max(1, fit.result.history[-1].step)
         # What only another fit needs is not stored without one.
@@ -225,6 +239,27 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             if remark is not None:
                 warnings.warn(remark, stacklevel=3)
         return fit.earlier
+
+    def _place_threshold(
+        self,
+        scores: Floats,
+        positive: Bools,
+        weights: Floats,
+        factors: Floats,
+        tuned_on: Bools | slice = slice(None),
+    ) -> None:
+        """Set the threshold of decisions, tuned on some of the rows if it is to be, and their accuracy.
+
+        ``factors`` are those of weights in the loss.
+        """
+        threshold: Any = self.decision_threshold
+        if threshold == TUNE:
+            threshold = find_decision_threshold(
+                scores[tuned_on], positive[tuned_on], (weights * factors)[tuned_on]
+            )
+        self.decision_threshold_ = float(threshold)
+        accuracy = float(np.average((scores > threshold) == positive, weights=weights))
+        self.result_ = replace(self.result_, accuracy=accuracy)
 
     def _warm_start(self) -> WarmStart | None:
         """Return what the last fit left, when starting warm."""
@@ -295,8 +330,5 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             raise InputError("its group columns are no tuple")
         if not isinstance(held.get("result_"), FitResult):
             raise InputError("its result_ is not that of a fit")
-        classes = held.get("classes_")
-        if isinstance(self, ClassifierMixin) and not (
-            isinstance(classes, np.ndarray) and classes.shape == (2,)
-        ):
-            raise InputError("its classes_ are not two")
+        if isinstance(self, ClassifierMixin):
+            check_stored_decisions(held)

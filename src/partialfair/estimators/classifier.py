@@ -17,7 +17,12 @@ from partialfair.constraints import Constraint
 from partialfair.constraints.surrogates import Surrogate
 from partialfair.data.samples import Samples
 from partialfair.estimators.base import PartialFairEstimator
-from partialfair.estimators.inputs import check_labels, read_target, two_classes
+from partialfair.estimators.inputs import (
+    check_labels,
+    check_names_of_classes,
+    read_target,
+    two_classes,
+)
 from partialfair.exceptions import InputError
 from partialfair.optimization.models import GroupTerms
 from partialfair.optimization.objectives import Logistic, LossSettings
@@ -66,6 +71,13 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         trained, for ``max_gap`` and for less; rows held out show of which the gap on new people is, with
         ``confidence``, at most ``max_gap``; and of these the best is taken. If there is none, the status is
         NOT_CERTIFIED and a warning says how far it is; ``result_.population`` has the figures.
+    outside
+        ``"free"``, or ``"no_worse"``: the gaps next to the interval are limited, too. The ranks on each side,
+        as wide as the interval and as far as there are any (of a union: the pieces of its complement), may
+        have no larger exact training gap than the model without a constraint and the same ``alpha`` has
+        there. ``result_.outside`` and ``result_.outside_gaps`` have the limits and the gaps; if one is
+        exceeded, ``result_.satisfied`` is False. For statistical parity with ``enforce="exact"``, and one
+        interval for all groups.
     confidence
         Of a promise about new people, choosing among models included; between 0 and 1.
     validation
@@ -76,8 +88,12 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
     n_points
         Ranks at which statistical parity is imposed.
     constraint_threshold
-        Score at which demographic parity, equal opportunity and equalized odds are imposed. `predict` always
-        cuts at 0.
+        Score at which demographic parity, equal opportunity and equalized odds are imposed.
+    decision_threshold
+        Score above which `predict` returns the second class. ``"tune"`` takes the one with the highest
+        accuracy on the training rows, weighted as in the loss (so that ``class_weight="balanced"`` makes it
+        balanced accuracy). Constraints about ranks alone (``"statistical_parity"``, ``"group_auc"``, none) do
+        not notice; with others it raises `InputError`.
     loss
         ``"logistic"``, ``"hinge"``, ``"squared"`` (classes as ±1), ``"auc"`` (squared hinge of the pairs of a
         positive and a negative), or a loss of `partialfair.optimization.objectives` with settings of its own,
@@ -165,6 +181,8 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         One row, or with interactions one per group in the order of ``groups_``.
     intercept_ : (1,) or (n_groups,)
         Likewise, with any group terms; zeros without intercepts.
+    decision_threshold_ : float
+        The score above which `predict` returns the second class.
     groups_ : (n_groups,)
         Groups seen in training; None if they were not needed.
     result_ : FitResult
@@ -204,10 +222,12 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         max_gap: float = 0.05,
         gap_scale: GapScale = "interval",
         enforce: Literal["exact", "surrogate", "population"] = "exact",
+        outside: Literal["free", "no_worse"] = "free",
         confidence: float = 0.95,
         validation: float | tuple[Any, ...] = 0.2,
         n_points: int = 10,
         constraint_threshold: float = 0.0,
+        decision_threshold: float | Literal["tune"] = 0.0,
         loss: str | LossSettings = "logistic",
         alpha: float = 1e-4,
         fit_intercept: bool = True,
@@ -237,10 +257,12 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         self.max_gap = max_gap
         self.gap_scale = gap_scale
         self.enforce = enforce
+        self.outside = outside
         self.confidence = confidence
         self.validation = validation
         self.n_points = n_points
         self.constraint_threshold = constraint_threshold
+        self.decision_threshold = decision_threshold
         self.loss = loss
         self.alpha = alpha
         self.fit_intercept = fit_intercept
@@ -272,6 +294,8 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
 
     def _prepare_target(self, samples: Samples) -> tuple[Samples, float, Floats | None]:
         classes = two_classes(samples.y)
+        if self.constraint is not None and self.higher_is_better:
+            check_names_of_classes(classes)
         positive = samples.y == classes[1]
         factors = self._class_factors(classes, positive, samples.row_weights)
         return replace(samples, y=positive), 1.0 if self.higher_is_better else -1.0, factors
@@ -281,15 +305,19 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         return self._scores(X, sensitive_features)
 
     def predict(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> npt.NDArray[Any]:
-        """Return ``classes_[1]`` where the score is above 0, else ``classes_[0]``."""
-        above = self.decision_function(X, sensitive_features) > 0
+        """Return ``classes_[1]`` where the score is above ``decision_threshold_``, else ``classes_[0]``."""
+        above = self.decision_function(X, sensitive_features) > self.decision_threshold_
         return np.asarray(self.classes_[above.astype(np.intp)])
 
     @available_if(_gives_probabilities)
     def predict_proba(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
         """Return the probabilities that the logistic loss takes the scores for; only with that loss."""
         scores = self.decision_function(X, sensitive_features)
-        return np.column_stack([expit(-scores), expit(scores)])
+        return np.column_stack([self._probabilities(-scores), self._probabilities(scores)])
+
+    def _probabilities(self, scores: Floats) -> Floats:
+        """Return the probabilities of the second class that scores stand for."""
+        return np.asarray(expit(scores))
 
     @available_if(_gives_probabilities)
     def predict_log_proba(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:

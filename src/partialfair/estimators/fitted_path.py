@@ -39,6 +39,7 @@ from partialfair.metrics import FairnessReport, GapComparison, ReportRow, compar
 from partialfair.metrics.catalogue import report_metrics
 from partialfair.training import NamedConstraint, record_of, setting_of
 from partialfair.utils.checks import check_number
+from partialfair.utils.text import answer_html
 from partialfair.utils.typing import Ints, SmallGroups
 
 if TYPE_CHECKING:
@@ -54,6 +55,10 @@ than looser ones. Every further start takes error from the others: the quantile 
 nine models each, one, two and three starts validated some model equally often (18 times) and three reached
 the loosest on average; other places and shares of the error, of which eight were tried, gave 15 to 19 times.
 """
+
+
+REALISTIC_FACTOR = 30
+"""More than so many times the rows there are is no advice: their number is then mostly noise, too."""
 
 
 def place_starts(n_models: int, n_starts: int = N_STARTS) -> tuple[int, ...]:
@@ -124,7 +129,7 @@ def estimate_rows_needed(
     return round(math.ceil(least / step) * step)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FairnessPath:
     """Models from loose to strict, with their scores and gaps on validation rows.
 
@@ -221,6 +226,7 @@ class FairnessPath:
                 f"{len(np.unique(self.folds))} models, one for each fold; leave cv out and hold rows out, or "
                 "choose by_estimate"
             )
+        self._check_evaluated()
         return tuple(self.certify(max_gap, 1 - confidence))
 
     def certify(self, max_gap: float, error: float) -> dict[PathPoint, float]:
@@ -228,7 +234,8 @@ class FairnessPath:
 
         But with probability ``error`` the gap in the population is at most ``max_gap`` for all of them.
         """
-        ordered = order_by_training_gap(self.points)
+        # Training rows alone say which models violate a limit outside; held-out rows have no influence on it.
+        ordered = order_by_training_gap([one for one in self.points if one.model.result_.satisfied_outside])
         places = certify_places(
             len(ordered), error, lambda k, level: self._bound(ordered[k], level) <= max_gap
         )
@@ -249,12 +256,15 @@ class FairnessPath:
         n_needed = estimate_rows_needed(
             self.validation.n, [row.value for row in rows], [row.radius(level) for row in rows], max_gap
         )
-        advice = (
-            f"no model's estimate is below {max_gap:g}, so more rows alone may not do"
-            if n_needed is None
-            else f"roughly {n_needed:,} rows held out would do, if gaps stay as estimated and bounds come "
-            "closer to them as 1/√n"
-        )
+        if n_needed is None:
+            advice = f"no model's estimate is below {max_gap:g}, so more rows alone may not do"
+        elif n_needed > REALISTIC_FACTOR * self.validation.n:
+            advice = f"the estimates are so close to {max_gap:g} that a realistic sample cannot decide"
+        else:
+            advice = (
+                f"roughly {n_needed:,} rows held out would do, if gaps stay as estimated and bounds come "
+                "closer to them as 1/√n"
+            )
         return (
             f"the lowest upper bound is {lowest:.3g} (at that confidence for all {len(self.points)} models "
             f"at once); {advice}"
@@ -269,14 +279,28 @@ class FairnessPath:
         Without a guarantee: the estimate may be too small by chance, and choosing makes that likelier.
         """
         check_number(max_gap, "max_gap", low=0.0, high=self.record.kind.largest_gap)
-        enough = [point for point in self.points if self.gap(point).value <= max_gap]
+        self._check_evaluated()
+        enough = [
+            point
+            for point in self.points
+            if self.gap(point).value <= max_gap and point.model.result_.satisfied_outside
+        ]
         if not enough:
-            least = min(self.gap(point).value for point in self.points)
+            least = np.nanmin([self.gap(point).value for point in self.points])
             raise InputError(
                 f"no model of the path has an estimated gap of at most {max_gap:g} {self.evaluated_on}; "
                 f"the smallest is {least:.3g}; add smaller max_gaps"
             )
         return find_best(enough).model
+
+    def _check_evaluated(self) -> None:
+        """Refuse to choose by a gap that is not evaluated for any model: a 0 there is no merit."""
+        rows = [self.gap(point) for point in self.points]
+        if all(row.reason for row in rows):
+            raise InputError(
+                f"{self.record.metric} is not evaluated for any model of the path ({rows[0].reason}); choose "
+                "an interval that contains the selection rate, or constraint='statistical_parity'"
+            )
 
     def compare(self, point_a: PathPoint, point_b: PathPoint, confidence: float = 0.95) -> GapComparison:
         """Return by how much the second model's gaps differ from the first's on the validation rows.
@@ -355,10 +379,21 @@ class FairnessPath:
         write_page(text, path)
         return None
 
-    def __repr__(self) -> str:
-        rows = f"{len(self.points)} models, judged on {self.validation.n:,} rows {self.evaluated_on}"
+    @property
+    def summary(self) -> str:
+        """How many models, evaluated on what, in a sentence."""
+        return f"{len(self.points)} models, evaluated on {self.validation.n:,} rows {self.evaluated_on}"
+
+    def __str__(self) -> str:
         meaning = "" if self.meaning is None else f"\n{self.meaning}"
-        return f"<FairnessPath of {rows}>\n{self.to_frame().to_string()}{meaning}"
+        return f"{self.summary}\n{self.to_frame().to_string()}{meaning}"
+
+    def __repr__(self) -> str:
+        return f"<FairnessPath: {self.summary}>"
+
+    def _repr_html_(self) -> str:
+        meaning = "" if self.meaning is None else f"\n{self.meaning}"
+        return answer_html(f"{self.summary}{meaning}", self.to_frame().to_html(float_format="{:.3g}".format))
 
 
 def order_by_training_gap(points: Sequence[PathPoint]) -> list[PathPoint]:

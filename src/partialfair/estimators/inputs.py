@@ -37,7 +37,7 @@ from partialfair.utils.checks import (
     refuse_masked,
     shown,
 )
-from partialfair.utils.text import listed
+from partialfair.utils.text import listed, reads_as_negative
 from partialfair.utils.typing import ArrayLike, Bools, GroupLabel
 
 
@@ -265,6 +265,17 @@ def two_classes(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
         raise InputError(f"y has only one class, {classes.tolist()[0]!r}; a classifier needs two")
     first = ", ".join(map(repr, classes.tolist()[:5]))
     raise InputError(f"Only binary classification is supported. y has {classes.size} classes: {first}")
+
+
+def check_names_of_classes(classes: npt.NDArray[Any]) -> None:
+    """Refuse labels whose names say that the larger, for which scores are high, is the negative one."""
+    first, second = classes.tolist()
+    if reads_as_negative(second) and not reads_as_negative(first):
+        raise InputError(
+            f"y has the labels {first!r} and {second!r}: by name {first!r} is positive, but scores are high "
+            f"for {second!r}, the larger; fit y == {first!r}, or set higher_is_better=False, so that ranks "
+            "count from low scores"
+        )
 
 
 def check_labels(labels: npt.NDArray[Any]) -> None:

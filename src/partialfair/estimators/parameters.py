@@ -12,11 +12,19 @@ from sklearn.utils import check_random_state
 
 from partialfair.constraints import Constraint
 from partialfair.constraints.surrogates import Surrogate, surrogate
+from partialfair.estimators.decisions import check_decision_threshold
 from partialfair.exceptions import InputError
 from partialfair.optimization.models import GroupTerms
 from partialfair.optimization.objectives import AUC, LossSettings, PartialAUC, Squared, read_loss
 from partialfair.optimization.solvers import SOLVERS, Newton, Solver
-from partialfair.training import NAMED_CONSTRAINTS, Automatic, FitSettings, NamedConstraint, record_of
+from partialfair.training import (
+    NAMED_CONSTRAINTS,
+    Automatic,
+    FitSettings,
+    NamedConstraint,
+    check_outside,
+    record_of,
+)
 from partialfair.utils.checks import (
     check_choice,
     check_count,
@@ -61,6 +69,8 @@ def read_task(estimator: Any, constraints: tuple[Constraint, ...] | None = None)
     """Return what is to be fitted and how, as the parameters state it; constraints may have been read."""
     if constraints is None:
         constraints = () if estimator.constraint is None else estimator._read_constraints()
+    if estimator.outside == "no_worse":
+        check_outside(constraints)
     loss = read_loss(estimator.loss)
     if is_regressor(estimator) and not isinstance(
         loss, Squared
@@ -73,9 +83,9 @@ def read_settings(estimator: Any, solver: Solver) -> FitSettings:
     """Return the parameters that describe a fit, as settings of it."""
     # Fields of the settings that have the names of parameters.
     same = (
-        *("alpha", "fit_intercept", "group_terms", "higher_is_better", "max_iter", "enforce", "surrogate"),
-        *("surrogate_width", "surrogate_halvings", "search_steps", "allow_ties", "min_group_size", "tol"),
-        *("callback", "verbose"),
+        *("alpha", "fit_intercept", "group_terms", "higher_is_better", "max_iter", "enforce", "outside"),
+        *("surrogate", "surrogate_width", "surrogate_halvings", "search_steps", "allow_ties"),
+        *("min_group_size", "tol", "callback", "verbose"),
     )
     return FitSettings(
         solver=solver,
@@ -113,12 +123,20 @@ def check_parameters(estimator: Any) -> None:
     if estimator.confidence == 1:
         raise InputError("confidence must lie between 0 and 1, not 1: no sample shows anything for certain")
     check_validation(estimator.validation)
+    check_choice(estimator.outside, "outside", ("free", "no_worse"))
+    if estimator.outside == "no_worse" and estimator.enforce != "exact":
+        raise InputError(
+            "outside='no_worse' limits exact training gaps, so it needs enforce='exact', not "
+            f"{estimator.enforce!r}"
+        )
     if estimator.callback is not None and not callable(estimator.callback):
         raise InputError(f"callback must be a function of one record, not {estimator.callback!r}")
     width = estimator.surrogate_width
     if isinstance(estimator.surrogate, Surrogate) and width != "auto":
         raise InputError("surrogate has a width of its own, so surrogate_width must not be given")
     surrogate(estimator.surrogate, 1.0 if width == "auto" else width)
+    if hasattr(estimator, "decision_threshold"):
+        check_decision_threshold(estimator)
 
 
 def is_rows(validation: Any) -> bool:

@@ -18,7 +18,7 @@ from partialfair.estimators.inputs import read_samples
 from partialfair.estimators.parameters import is_rows, read_seed
 from partialfair.estimators.path_fits import SCORINGS, PathPoint, VariedConstraint, fit_points, with_gap
 from partialfair.exceptions import InputError
-from partialfair.training import record_of
+from partialfair.training import check_outside, record_of
 from partialfair.utils.checks import check_choice, check_count, check_number, refuse_lazy, shown
 from partialfair.utils.typing import ArrayLike, SmallGroups
 
@@ -118,6 +118,8 @@ def fairness_path(
     # All limits are checked before any fit; the largest comes last.
     for gap in gaps[::-1]:
         (stated,) = copy(estimator).set_params(**with_gap(estimator, gap))._read_constraints()
+    if estimator.outside == "no_worse":
+        check_outside([stated])
     record = record_of(stated)
     if record is None:
         raise InputError(

@@ -45,7 +45,7 @@ TINY_TIME = 1e-3
 """Seconds that a fit is given at least: it needs a limit above 0."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FittedModel:
     """One model of a path as it was trained; attributes are those of `PathPoint`."""
 
@@ -71,8 +71,14 @@ class FittedModel:
         """Its limit, in words."""
         return "no constraint" if self.unconstrained else f"max gap {self.max_gap:g}"
 
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__}: {self.allowed}, alpha {self.alpha:g}, training gap "
+            f"{self.training_gap:.3g}, status {self.model.result_.status}>"
+        )
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class PathPoint(FittedModel):
     """One model of the path, and how good it is on rows that it was not trained on.
 
@@ -160,7 +166,7 @@ def fit_chain(
     points = [] if points is None else points
     settings = estimator.get_params(deep=False)
     # Solvers given as objects, which may need constraints, and their steps are not for the first.
-    freed = {"constraint": None, "solver": "auto", "max_iter": None}
+    freed = {"constraint": None, "outside": "free", "solver": "auto", "max_iter": None}
     model = estimator._copy_unfitted().set_params(warm_start=True, **freed)
     if alpha is not None:
         model.set_params(alpha=alpha)
@@ -267,7 +273,9 @@ def evaluate_point(
     Predictions are those of the raw scores, before those of several folds were aligned.
     """
     model, y, weights = fitted.model, rows.y, rows.row_weights
-    predictions = raw if is_regressor(model) else np.asarray(model.classes_[(raw > 0).astype(np.intp)])
+    predictions = raw
+    if not is_regressor(model):
+        predictions = np.asarray(model.classes_[(raw > model.decision_threshold_).astype(np.intp)])
     # Clusters are drawn as a whole, for rows of one are not independent.
     together = np.arange(rows.n) if rows.clusters is None else rows.clusters
     n_drawn = int(together.max(initial=-1)) + 1
@@ -337,9 +345,15 @@ def fit_points(
             of_model = [chain[k] for chain in by_fold[n_folds * a : n_folds * (a + 1)]]
             # Where decisions are made, or groups are compared, scores stay on their side.
             compared = getattr(fitted.constraint, "threshold", None)
-            thresholds = [] if is_regressor(fitted.model) else [0.0]
-            thresholds += [] if compared is None else [float(compared)]
-            raw = parts.join([scores for _, scores in of_model])
+            decides = getattr(fitted.model, "decision_threshold_", None)
+            thresholds = [float(one) for one in (decides, compared) if one is not None]
+            # Folds' models that decide elsewhere are shifted to decide where the model of all rows does.
+            raw = parts.join(
+                [
+                    scores if decides is None else scores + (decides - without.model.decision_threshold_)
+                    for without, scores in of_model
+                ]
+            )
             point = evaluate_point(fitted, rows, parts.align(raw, thresholds), raw, scoring)
             points.append(
                 replace(

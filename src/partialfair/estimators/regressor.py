@@ -47,7 +47,7 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         ``"squared"``.
     tol
         ε of the KKT certificate, in units in which y has a standard deviation of about 1.
-    max_gap, gap_scale, enforce, confidence, validation, n_points, alpha, fit_intercept
+    max_gap, gap_scale, enforce, outside, confidence, validation, n_points, alpha, fit_intercept
         As in `PartialFairClassifier`; rows are held out within groups, and models compared by R².
     higher_is_better
         False where low predictions are good: the constraints then count ranks from the lowest, and select
@@ -94,6 +94,7 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         max_gap: float = 0.05,
         gap_scale: GapScale = "interval",
         enforce: Literal["exact", "surrogate", "population"] = "exact",
+        outside: Literal["free", "no_worse"] = "free",
         confidence: float = 0.95,
         validation: float | tuple[Any, ...] = 0.2,
         n_points: int = 10,
@@ -126,6 +127,7 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         self.max_gap = max_gap
         self.gap_scale = gap_scale
         self.enforce = enforce
+        self.outside = outside
         self.confidence = confidence
         self.validation = validation
         self.n_points = n_points

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from partialfair.data.groups import enough, group_name, members_text
 from partialfair.data.intervals import as_interval_set
 from partialfair.exceptions import InputError
 from partialfair.metrics import differences
@@ -17,8 +18,8 @@ from partialfair.metrics.partial import statistical_parity_gap
 from partialfair.metrics.resampling import resample
 from partialfair.utils.checks import check_fraction, check_number, random_generator
 from partialfair.utils.notebook import result_html
-from partialfair.utils.text import fixed
-from partialfair.utils.typing import ArrayLike, Floats, MissingGroups
+from partialfair.utils.text import fixed, listed, shorten
+from partialfair.utils.typing import ArrayLike, Floats, GroupLabel, MissingGroups
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,6 +49,8 @@ class IntervalChoice:
         The decision rate p that every candidate contains.
     candidates
         One line per position: ``low``, ``high`` (the ends) and ``gap``.
+    excluded
+        Groups with too few members inside an interval of that width: their gaps did not count.
     """
 
     interval: tuple[float, float]
@@ -57,6 +60,7 @@ class IntervalChoice:
     confidence: float
     positive_rate: float
     candidates: pd.DataFrame
+    excluded: tuple[GroupLabel, ...] = ()
 
     def __repr__(self) -> str:
         low, high = self.interval
@@ -88,11 +92,15 @@ class IntervalChoice:
 
     @property
     def statement(self) -> str:
-        """What the choice says of the gap, in a sentence that allows for it."""
+        """What the choice says of the gap, in a sentence that is corrected for it."""
+        excluded = ""
+        if self.excluded:
+            names = listed([repr(shorten(group_name(label))) for label in self.excluded])
+            excluded = f"; too small to evaluate and excluded: {names}"
         return (
-            f"the interval was chosen for its wide gap among {len(self.candidates)} positions on the same "
-            f"rows; allowing for that, its statistical-parity gap, {self.gap:.3f} on the interval scale, is "
-            f"between {self.low:.3f} and {self.high:.3f} with {100 * self.confidence:g} % confidence"
+            f"the interval was chosen for its large gap among {len(self.candidates)} positions on the same "
+            f"rows; corrected for that, its statistical-parity gap, {self.gap:.3f} on the interval scale, is "
+            f"between {self.low:.3f} and {self.high:.3f} with {100 * self.confidence:g}% confidence{excluded}"
         )
 
 
@@ -108,6 +116,7 @@ def choose_interval(
     confidence: float = 0.95,
     random_state: int | np.random.Generator | None = 0,
     higher_is_better: bool = True,
+    min_group_size: float = 10,
     missing_groups: MissingGroups = "error",
 ) -> IntervalChoice:
     """Choose the position, of one width, that contains the decision rate and has the widest gap.
@@ -133,6 +142,9 @@ def choose_interval(
         Of the interval for the gap that is chosen.
     random_state
         Seed of the confidence intervals.
+    min_group_size
+        Groups with fewer effective members inside an interval of that width are excluded, as they are too
+        small to evaluate there; the rate of decisions is that of all groups.
     """
     import pandas as pd
 
@@ -150,6 +162,20 @@ def choose_interval(
         clusters,
     )
     rate = _positive_rate(scored, positive_rate, threshold)
+    check_number(min_group_size, "min_group_size", low=0.0)
+    large = [group for group in scored if enough(group.n_effective * width, min_group_size)]
+    small = [group for group in scored if group not in large]
+    if len(large) < 2:
+        sizes = [
+            f"{shorten(group.name)!r} ({members_text(group.n_effective * width, too_few=True)})"
+            for group in small
+        ]
+        raise InputError(
+            f"{'only 1' if large else 'none'} of {len(scored)} groups has at least {min_group_size:g} "
+            f"effective members inside an interval {100 * width:g}% wide, and a gap needs two; too small: "
+            f"{listed(sizes)}; widen it, or lower min_group_size"
+        )
+    scored = replace(scored, groups=tuple(large))
     # Whole percents at which an interval of that width starts and contains the rate.
     first, last = max(0.0, rate - width), min(rate, 1.0 - width)
     percents = np.arange(np.ceil(100 * first - _TIE), np.floor(100 * last + _TIE) + 1)
@@ -166,9 +192,10 @@ def choose_interval(
     gap = float(gaps[chosen])
     off = float(radius[chosen])
     interval = (float(starts[chosen]), float(ends[chosen]))
+    excluded = tuple(group.label for group in small)
     candidates = pd.DataFrame({"low": starts, "high": ends, "gap": gaps})
     return IntervalChoice(
-        interval, gap, max(0.0, gap - off), min(1.0, gap + off), confidence, rate, candidates
+        interval, gap, max(0.0, gap - off), min(1.0, gap + off), confidence, rate, candidates, excluded
     )
 
 

@@ -25,7 +25,7 @@ from partialfair.utils.checks import (
     refuse_masked,
     shown,
 )
-from partialfair.utils.text import listed
+from partialfair.utils.text import listed, reads_as_negative
 from partialfair.utils.typing import (
     ArrayLike,
     Floats,
@@ -358,7 +358,11 @@ def positives(y_true: ArrayLike, pos_label: Any) -> npt.NDArray[np.bool_]:
         raise InputError(f"y_true has {len(classes)} classes ({named}), but two are needed")
     # One class alone may be the negatives: then there is no positive.
     if len(classes) == 2 and pos_label not in classes:
-        raise InputError(f"pos_label {pos_label!r} is not among the classes of y_true ({named})")
+        # As the names say, or else the larger, as scikit-learn's classifiers have it.
+        likely = max(classes, key=lambda label: (not reads_as_negative(label), str(label)))
+        raise InputError(
+            f"pos_label {pos_label!r} is not among the classes of y_true ({named}); give pos_label={likely!r}"
+        )
     return np.asarray(labels == pos_label)
 
 

@@ -29,7 +29,6 @@ from partialfair.metrics.proportions import ProportionGaps, estimate_proportions
 from partialfair.metrics.verdict import Verdict, gap_text, name_of, state_verdict, summarize_report
 from partialfair.utils.checks import random_generator
 from partialfair.utils.notebook import result_html
-from partialfair.utils.text import listed
 from partialfair.utils.typing import (
     ArrayLike,
     GapScale,
@@ -256,13 +255,11 @@ class FairnessReport:
     @property
     def ranking_note(self) -> str:
         """Among which rows metrics of one label count ranks; empty where nothing depends on it."""
-        titles = [
-            METRICS[row.metric].title for row in self.rows if set(METRICS[row.metric].proportions) - {None}
-        ]
-        if not titles or all(group.interval.parts == ((0.0, 1.0),) for group in self.scored):
+        labelled = any(set(METRICS[row.metric].proportions) - {None} for row in self.rows)
+        if not labelled or all(group.interval.parts == ((0.0, 1.0),) for group in self.scored):
             return ""
         rows = "all members of a group" if self.rank_within == "group" else "a group's members with the label"
-        return f"Ranks of {listed(titles)} count among {rows}."
+        return f"Metrics of one label count ranks among {rows}."
 
     @property
     def joint_confidence(self) -> float:

@@ -81,7 +81,10 @@ def state_verdict(report: FairnessReport, metric: str | None = None) -> Verdict:
         f"It may be claimed with {percents} confidence that in the population no pair of groups differs by "
         f"more than {text(row.high)} there; that there is no gap may not be claimed."
     )
-    headline = f"No gap shown on {ranks}: {size}, largest between {first} and {second}, may be chance."
+    headline = (
+        f"No gap shown on {ranks}: the largest {described.title} gap, {text(row.value)} ({limits}) between "
+        f"{first} and {second}, may be chance."
+    )
     return Verdict(metric, "no gap shown", headline, claim)
 
 

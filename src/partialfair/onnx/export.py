@@ -217,6 +217,7 @@ def _metadata(model: Any, exported: ExportedModel, *, has_codes: bool) -> dict[s
         }
     if exported.decision is not None:
         facts["classes"] = exported.decision.classes.tolist()
+        facts["decision_threshold"] = exported.decision.cut
     return {
         key: value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
         for key, value in facts.items()

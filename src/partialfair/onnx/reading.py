@@ -111,7 +111,9 @@ def read_model(model: Any) -> ExportedModel:
             refitted = LeafValues(ensemble_of(model.model_))
             # Scores of forests are 2 p − 1; see `trees.refitting`.
             link = Link.HALVED if refitted.ensemble.score_kind == "probability" else Link.LOGISTIC
-            decision = Decision(model.classes_, 0.0, link) if is_classifier(model) else None
+            decision = (
+                Decision(model.classes_, model.decision_threshold_, link) if is_classifier(model) else None
+            )
             return replace(
                 _read_trees(refitted.ensemble, *refitted.scale),
                 decision=decision,
@@ -137,7 +139,8 @@ def read_linear_estimator(model: Any, labels: tuple[GroupLabel, ...]) -> Exporte
     """Return a linear model of partialfair with its group terms, of groups that inputs give these labels."""
     decision = None
     if is_classifier(model):
-        decision = Decision(model.classes_, 0.0, Link.LOGISTIC if hasattr(model, "predict_proba") else None)
+        link = Link.LOGISTIC if hasattr(model, "predict_proba") else None
+        decision = Decision(model.classes_, model.decision_threshold_, link)
     # Groups are called as the columns of ``sensitive_features``, or of X.
     by_name = model.sensitive_columns
     if not (isinstance(by_name, list | tuple) and all(isinstance(name, str) for name in by_name)):

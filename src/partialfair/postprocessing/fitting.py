@@ -27,7 +27,7 @@ from partialfair.postprocessing.parity import (
     with_maps,
 )
 from partialfair.utils.checks import shown
-from partialfair.utils.text import listed
+from partialfair.utils.text import answer_html, cut, gap_text, listed
 from partialfair.utils.typing import ArrayLike, Floats, GapScale, GroupLabel
 
 # Over √n, what ranks of a sample are off by, simultaneously, with 95% confidence.
@@ -40,7 +40,7 @@ _STILL = 1e-6
 _NOTICED = 0.005
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Adjustment:
     """What fitting a `PartialParityAdjuster` achieved, on the rows that it was fitted on.
 
@@ -124,20 +124,37 @@ class Adjustment:
             f"{after:.3f}"
         )
 
+    @property
+    def verdict(self) -> str:
+        """Whether the constraint is satisfied, by which gap, and between whom: the answer in a sentence."""
+        state = "satisfied" if self.satisfied else "NOT satisfied"
+        gap = min(self.gap, self.max_gap) if self.satisfied else self.gap  # equal but for rounding
+        pair = " vs ".join(map(group_name, self.worst.groups))
+        return (
+            f"Constraint {state}: gap {gap_text(gap, self.max_gap)} after and {self.gap_before:.3g} before "
+            f"the adjustment, limit {self.max_gap:g} ({pair})"
+        )
+
     def __str__(self) -> str:
-        pair = " and ".join(map(group_name, self.worst.groups))
         lines = [
-            f"{self.constraint}: exact gap {self.gap_before:.4g} before and {self.gap:.4g} after (max_gap "
-            f"{self.max_gap:g}, always attainable {self.floor:.2g}), between {pair}",
-            f"mean squared change {self.mean_squared_change:.4g}, largest change {self.largest_change:.4g}; "
-            f"{100 * self.moved_share:.1f} % moved, {self.n_moved_outside:,} of them outside the interval",
+            self.verdict,
+            f"{100 * self.moved_share:.1f}% moved, {self.n_moved_outside:,} of them outside the interval; "
+            f"mean squared change {self.mean_squared_change:.4g}, largest change {self.largest_change:.4g}",
             "new scores depend on the group: scoring needs it, which may be unlawful where you are",
         ]
         if self.calibration_sentence:
             lines.append(self.calibration_sentence)
         if self.small_groups:
-            lines.append(f"too few to judge, and left: {listed([group_name(x) for x in self.small_groups])}")
+            names = listed([group_name(label) for label in self.small_groups])
+            lines.append(f"excluded, too small to evaluate, and not moved: {names}")
+        lines.append(f"{self.constraint}: a gap of {self.floor:.2g} can always be reached")
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<Adjustment: {cut(self.verdict, 250)}>"
+
+    def _repr_html_(self) -> str:
+        return answer_html(str(self))
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ SCHEMA = "partialfair.adjustment/1"
 """Of the file. Its number changes when a reader would have to."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ScoreMap:
     """A strictly increasing, piecewise linear map of one group's scores.
 
@@ -62,6 +62,10 @@ class ScoreMap:
         moved = np.where(still, scores, moved)
         moved = np.where(scores >= knots[-1], values[-1] + (scores - knots[-1]), moved)
         return np.asarray(np.where(scores <= knots[0], values[0] + (scores - knots[0]), moved))
+
+    def __repr__(self) -> str:
+        ends = " to ".join(f"{knot:.4g}" for knot in self.knots[[0, -1]])
+        return f"<ScoreMap of group {shown(self.group)}: {self.knots.size:,} knots from {ends}>"
 
     def check(self) -> None:
         """Refuse what is no strictly increasing map of finite numbers."""

@@ -44,7 +44,12 @@ class Scorer:
     @property
     def cut(self) -> float:
         """Above which score a classifier predicts its second class."""
-        return _CUTS[self.method]
+        threshold = getattr(self.model, "decision_threshold_", 0.0)  # of partialfair's own classifiers
+        if threshold == 0.0:
+            return _CUTS[self.method]
+        if self.method == "decision_function":
+            return float(threshold)
+        return float(self.model._probabilities(np.float64(threshold)))
 
     def scores(self, X: ArrayLike, sensitive_features: ArrayLike | None) -> npt.NDArray[Any]:
         """Return one score per row; models that take the group are given it."""

@@ -94,6 +94,8 @@ def refit_head(
             raise InputError(f"{name} must be of type {kind.__name__}, not {shown(value)}")
     if classifier.group_terms is not None:
         raise InputError("refit_head needs group_terms=None: a last layer knows nothing of groups")
+    if classifier.decision_threshold != 0.0:
+        raise InputError("refit_head needs decision_threshold=0.0: a network decides at the score 0")
     if not isinstance(head, nn.Linear):
         raise InputError(f"the last layer must be an nn.Linear, not {type(head).__name__}")
     if all(module is not head for module in model.modules()):

@@ -3,6 +3,7 @@
 `fit.fit_linear` is the fit in the user's units, `search.find_model` the order of its steps.
 """
 
+from partialfair.training.adjoining import check_outside
 from partialfair.training.fit import fit_linear
 from partialfair.training.named_constraints import (
     NAMED_CONSTRAINTS,
@@ -29,6 +30,7 @@ __all__ = [
     "Population",
     "WarmStart",
     "check_groups",
+    "check_outside",
     "explain_unfinished",
     "fit_linear",
     "group_constraints",

@@ -211,7 +211,8 @@ class Pool:
     @cached_property
     def _more_ties(self) -> Floats:
         """Limits of what a candidate may have more than the unconstrained model: of all rows, and inside."""
-        parts = [part for one in self.training.constraints for part in one.constraint.intervals(one.groups)]
+        stated = [one for one in self.training.constraints if not one.is_adjoining]
+        parts = [part for one in stated for part in one.constraint.intervals(one.groups)]
         return _SETTINGS.more_ties * np.array([1.0, min(part.measure for part in parts)])
 
     def sort_key(self, candidate: Candidate) -> tuple[bool, float, float]:

@@ -130,7 +130,7 @@ def fit_linear(
     # Without both, groups need not be known, and the fitted model has none.
     uses_groups = bool(constraints) or settings.group_terms is not None
     labels = groups.labels if uses_groups else ()
-    start = Start() if warm_start is None else warm_start.start(model, labels, len(constraints), unit)
+    start = Start() if warm_start is None else warm_start.start(model, labels, unit)
     box = EVERYWHERE
     if offset is not None:  # coefficients that are counted from another model begin there
         start, box = replace(start, begin=np.zeros(model.parameters.n)), offset.domain(model)
@@ -148,7 +148,8 @@ def fit_linear(
     if not settings.fit_intercept:
         # A model without intercepts has none to unpack; predictions add zeros.
         intercept = np.zeros(1 if settings.group_terms is None else len(labels))
-    attempt, grouped = found.attempt, found.attempt.training.constraints
+    attempt = found.attempt
+    grouped = [one for one in attempt.training.constraints if not one.is_adjoining]
     unconstrained, without = found.search.task.unconstrained, found.search.task.without
     reference = None if unconstrained is None else without.rows.at(unconstrained.x).counts()
     remarks = (
@@ -180,7 +181,10 @@ def _describe(found: SearchResult, settings: FitSettings) -> FitResult:
         x = attempt.result.x if is_solution else attempt.problem.start_at(found.w)
         violation = attempt.result.violation if is_solution else attempt.problem.evaluate(x).violation
         constant_objective = task.without.evaluate(task.without.constant_start).objective
-    counts, grouped = found.counts.weighted, training.constraints
+    counts = found.counts.weighted
+    with_gaps = list(zip(training.constraints, training.gaps(found.counts), strict=True))
+    stated = [(one, gap) for one, gap in with_gaps if not one.is_adjoining]
+    adjoining = [(one, gap) for one, gap in with_gaps if one.is_adjoining]
     accuracy = constant_accuracy = float("nan")
     if counts.positive is not None:
         sign = 1.0 if settings.higher_is_better else -1.0
@@ -193,8 +197,10 @@ def _describe(found: SearchResult, settings: FitSettings) -> FitResult:
         status=found.status,
         objective=found.objective,
         max_violation=violation,
-        constraints=tuple(one.stated for one in grouped),
-        gaps=training.gaps(found.counts),
+        constraints=tuple(one.stated for one, _ in stated),
+        gaps=tuple(gap for _, gap in stated),
+        outside=tuple(one.stated for one, _ in adjoining),
+        outside_gaps=tuple(gap for _, gap in adjoining),
         thresholds=attempt.problem.split(x)[1].copy(),
         obstacle=found.infeasibility,
         surrogate=attempt.sigma,
@@ -204,7 +210,7 @@ def _describe(found: SearchResult, settings: FitSettings) -> FitResult:
         kkt=replace(found.certificate, objective=attempt.result.objective, gap=attempt.gap),
         tol=settings.tol,
         enforce=settings.enforce,
-        small_groups=tuple(dict.fromkeys(label for one in grouped for label in one.small)),
+        small_groups=tuple(dict.fromkeys(label for one, _ in stated for label in one.small)),
         higher_is_better=settings.higher_is_better,
         search=tuple(found.search.attempts.pool.tried),
         interval_chosen=training.interval_chosen,

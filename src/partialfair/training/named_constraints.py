@@ -134,11 +134,15 @@ class Automatic(tuple[float, float]):
 
 
 def place_intervals(
-    constraints: Sequence[Constraint], counts: Counts, labels: Sequence[GroupLabel]
+    constraints: Sequence[Constraint],
+    counts: Counts,
+    labels: Sequence[GroupLabel],
+    min_group_size: float,
 ) -> tuple[Constraint, ...]:
     """Return the constraints, automatic intervals chosen by the scores of the unconstrained model (App. B).
 
-    That is `choose_interval` with the share of scores above 0 as the rate of positive decisions.
+    That is `choose_interval` with the proportion of scores above 0 as the rate of positive decisions, of the
+    groups that are large enough to be constrained.
     """
     if not any(isinstance(one.interval, Automatic) for one in constraints):
         return tuple(constraints)
@@ -151,6 +155,7 @@ def place_intervals(
         sensitive_features=names[weighted.codes[known]],
         threshold=0.0,
         sample_weight=weighted.weights[known],
+        min_group_size=min_group_size,
     )
     return tuple(
         replace(one, interval=choice.interval) if isinstance(one.interval, Automatic) else one

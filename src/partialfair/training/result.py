@@ -10,11 +10,12 @@ import numpy as np
 from partialfair.constraints import Constraint
 from partialfair.constraints.surrogates import Surrogate
 from partialfair.data.groups import group_name
+from partialfair.data.intervals import as_interval_set, ranks_text
 from partialfair.metrics.partial import WorstGap
 from partialfair.optimization.problems import Certificate
 from partialfair.optimization.solvers import Record, Status
 from partialfair.training.named_constraints import record_of
-from partialfair.utils.text import listed
+from partialfair.utils.text import answer_html, cut, gap_text, listed
 from partialfair.utils.typing import Floats, GroupLabel
 
 CHOSEN_IN_TRAINING = (
@@ -118,7 +119,7 @@ class Population:
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FitResult:
     """How a fit ended.
 
@@ -134,8 +135,11 @@ class FitResult:
     constraints, gaps
         The constraints, and the exact gap of the training scores that each is about, as `partialfair.metrics`
         measures it, with the worst pair of groups, and the score and ranks at which they differ.
+    outside, outside_gaps
+        With ``outside="no_worse"``, what holds next to the interval: constraints whose ``max_gap`` is the
+        exact training gap of the unconstrained model there, and the gaps of this model. Else none.
     thresholds
-        The θ of the constraints.
+        The θ of all constraints.
     obstacle
         What the most violated constraint says, if no point was found that satisfies all; or how far from
         validated the models are.
@@ -193,6 +197,8 @@ class FitResult:
     constant_objective: float = float("nan")
     accuracy: float = float("nan")
     constant_accuracy: float = float("nan")
+    outside: tuple[Constraint, ...] = ()
+    outside_gaps: tuple[WorstGap, ...] = ()
 
     @property
     def improvement(self) -> float:
@@ -201,7 +207,7 @@ class FitResult:
 
     @property
     def satisfied(self) -> bool | None:
-        """Whether every exact gap of the training scores is at most its ``max_gap``.
+        """Whether every exact gap of the training scores is at most its ``max_gap``, also outside.
 
         With ``enforce="population"`` whether the gap in the population is, as far as held-out rows can show.
         None without constraints, with ``enforce="surrogate"``, and where no constraint bounds an exact
@@ -212,7 +218,13 @@ class FitResult:
         excess = self.excess
         if self.enforce != "exact" or np.isnan(excess).all():
             return None
-        return bool(np.nanmax(excess) <= ROUNDING_OF_GAPS)
+        return bool(np.nanmax(excess) <= ROUNDING_OF_GAPS) and self.satisfied_outside
+
+    @property
+    def satisfied_outside(self) -> bool:
+        """Whether no gap next to the interval exceeds its limit; True where there are no limits."""
+        pairs = zip(self.outside_gaps, self.outside, strict=True)
+        return all(gap.value - constraint.max_gap <= ROUNDING_OF_GAPS for gap, constraint in pairs)
 
     @property
     def excess(self) -> Floats:
@@ -257,6 +269,7 @@ class FitResult:
             constant_objective=unit**2 * self.constant_objective,
             constraints=tuple(one.in_units(1 / unit) for one in self.constraints),
             gaps=gaps,
+            outside_gaps=tuple(replace(gap, threshold=unit * gap.threshold) for gap in self.outside_gaps),
             thresholds=unit * self.thresholds,
             surrogate=None if sigma is None else replace(sigma, width=abs(unit) * sigma.width),
             spread=abs(unit) * self.spread,
@@ -287,42 +300,82 @@ class FitResult:
             state, status=Status(state["status"]), history=history, search=search, population=population
         )
 
-    def __str__(self) -> str:
-        last = self.history[-1]
-        lines = [
-            f"{self.status} after {last.step} steps, {last.passes:,} passes over data, {last.seconds:.2f} s",
-            f"objective {self.objective:.6g}"
-            + (
-                f"; of the KKT point {self.kkt.objective:.6g}, exact gap {self.kkt.gap:.4g}"
-                if self.search
-                else f", surrogate constraints violated by {self.max_violation:.1e}"
-            ),
-            f"KKT certificate, to be at most {self.tol:g}: {self.kkt}",
-        ]
+    @property
+    def verdict(self) -> str:
+        """Whether the constraint is satisfied, by which gap, and between whom: the answer in a sentence."""
         if self.population is not None:
-            lines.insert(0, f"{self.population.sentence}: {self.population.basis}")
+            return f"{self.population.sentence[0].upper()}{self.population.sentence[1:]}"
+        if not self.constraints:
+            return "No constraint"
+        several = "s" if len(self.constraints) > 1 else ""
+        if (worst := self.binding) is None:
+            limits = listed([f"{constraint.max_gap:g}" for constraint in self.constraints])
+            return (
+                f"No exact metric is known for the constraint{several}: surrogate exceeded by "
+                f"{self.max_violation:.2g}, limit {limits}"
+            )
+        limit = self.constraints[int(np.nanargmax(self.excess))].max_gap
+        # With ``enforce="surrogate"`` nothing was said of the exact gap, which may exceed its limit.
+        is_met = bool(np.nanmax(self.excess) <= ROUNDING_OF_GAPS)
+        of_surrogate = "" if self.enforce == "exact" else " (imposed on the surrogate)"
+        pair = " vs ".join(map(group_name, worst.groups))
+        gap = min(worst.value, limit) if is_met else worst.value  # not above it by rounding alone
+        which = "training gap nearest to its limit" if several else "training gap"
+        answer = (
+            f"Constraint{several} {'satisfied' if is_met else 'NOT satisfied'}{of_surrogate}: {which} "
+            f"{gap_text(gap, limit)}, limit {limit:g} ({pair})"
+        )
+        return answer if self.satisfied_outside else f"{answer}; NOT satisfied next to the interval"
+
+    def __str__(self) -> str:
+        lines = [self.verdict]
+        if self.population is not None:
+            lines.append(self.population.basis)
         if self.obstacle is not None:
-            lines.append(f"in the way: {self.obstacle}")
+            lines.append(f"infeasibility reason: {self.obstacle}")
         top = "the top" if self.higher_is_better else "the best, the lowest scores"
         for constraint, gap in zip(self.constraints, self.gaps, strict=True):
             if not np.isnan(gap.value):
                 pair = " and ".join(map(group_name, gap.groups))
-                ranks = " and ".join(f"{100 * rank:.1f} %" for rank in gap.ranks)
+                ranks = " and ".join(f"{100 * rank:.1f}%" for rank in gap.ranks)
                 where = "" if np.isnan(gap.ranks).any() else f", at ranks {ranks} from {top}"
                 lines.append(
                     f"{type(constraint).__name__}: exact training gap {gap.value:.4g} (max_gap "
                     f"{constraint.max_gap:g}), between {pair}{where}"
                 )
-        lines.append(f"constant model: objective {self.constant_objective:.6g}")
-        if not np.isnan(self.accuracy):
-            lines[-1] += f", accuracy {self.constant_accuracy:.4f}; this model: accuracy {self.accuracy:.4f}"
-            if self.accuracy <= self.constant_accuracy:
-                lines[-1] += ", which is not higher"
-        if self.interval_chosen:
-            lines.append(CHOSEN_IN_TRAINING)
+        for constraint, gap in zip(self.outside, self.outside_gaps, strict=True):
+            ranks, groups = ranks_text(as_interval_set(constraint.interval)), map(group_name, gap.groups)
+            lines.append(
+                f"outside, at the adjoining ranks {ranks}: exact training gap {gap.value:.4g} (limit "
+                f"{constraint.max_gap:.4g}, the gap without a constraint), between {' and '.join(groups)}"
+            )
+        if self.small_groups:
+            names = listed([group_name(label) for label in self.small_groups])
+            lines.append(f"excluded, too small to evaluate: {names}")
         if self.population is not None and self.population.not_evaluated:
             left_out = [group_name(label) for label in self.population.not_evaluated]
             lines.append(f"too few held out, so nothing is said of: {listed(left_out)}")
-        if self.small_groups:
-            lines.append(f"too few to judge: {listed([group_name(label) for label in self.small_groups])}")
+        if self.interval_chosen:
+            lines.append(CHOSEN_IN_TRAINING)
+        if not np.isnan(self.accuracy):
+            lines.append(
+                f"training accuracy {self.accuracy:.4f}, of the constant model {self.constant_accuracy:.4f}"
+                + (": it is not higher" if self.accuracy <= self.constant_accuracy else "")
+            )
+        last = self.history[-1]
+        of_point = f", surrogate constraints violated by {self.max_violation:.1e}"
+        if self.search:
+            of_point = f"; of the KKT point {self.kkt.objective:.6g}, exact gap {self.kkt.gap:.4g}"
+        lines += [
+            f"solver: {self.status} after {last.step} steps, {last.passes:,} passes over data, "
+            f"{last.seconds:.2f} s",
+            f"objective {self.objective:.6g}, of the constant model {self.constant_objective:.6g}{of_point}",
+            f"KKT certificate, to be at most {self.tol:g}: {self.kkt}",
+        ]
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<FitResult: {cut(self.verdict, 200)}; status {self.status}>"
+
+    def _repr_html_(self) -> str:
+        return answer_html(str(self))

@@ -15,6 +15,7 @@ import numpy as np
 from partialfair.constraints import Constraint, OnAGrid
 from partialfair.optimization.problems import Certificate, Counts, Problem
 from partialfair.optimization.solvers import CUT_SHORT, Newton, Result, Status, decide_status
+from partialfair.training.adjoining import limit_adjoining
 from partialfair.training.attempts import Attempt, Attempts, Solving, Watch, certify_attempt
 from partialfair.training.candidates import Pool
 from partialfair.training.direct_search import direct_search
@@ -270,6 +271,8 @@ def state_problem(task: Task) -> Search:
         # A surrogate is as wide as the spread of the scores requires, so these are needed first.
         sigma = settings.choose_surrogate(counts)
         training = training.state(task.constraints, counts, settings.min_group_size)
+        if settings.outside == "no_worse":
+            training = limit_adjoining(training, counts, settings.min_group_size)
         # Exact gaps are about all ranks of the interval, and so the grid has to reach as far.
         trained = tuple(
             one.on_grid(one.grid) if settings.enforce == "exact" and isinstance(one, OnAGrid) else one
@@ -313,7 +316,10 @@ def continue_last_fit(search: Search) -> None:
         return
     # A feasible model of another fit is nearer to the answer than the last one, which need not be.
     near = attempts.pool.best.w if attempts.pool.any_feasible else start.last[0]
-    bias = np.zeros(len(search.trained)) if start.surrogate_bias is None else start.surrogate_bias
+    # With other constraints than those of this fit the last one says nothing about the surrogate.
+    bias = start.surrogate_bias
+    if bias is None or bias.size != len(search.trained):
+        bias = np.zeros(len(search.trained))
     begin = search.unsolved(Status.STOPPED)
     for attempt in search.tightener.continue_from(begin, near, bias):
         attempts.evaluate(attempt, "going on from the last fit")

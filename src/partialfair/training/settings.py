@@ -38,6 +38,8 @@ class FitSettings:
         is never replaced by one that suits the problem better.
     enforce
         Whether exact gaps, or only surrogate constraints, are to be small enough.
+    outside
+        Whether gaps next to the interval may be larger than those of the unconstrained model.
     surrogate, surrogate_width
         The surrogate of the indicator, or its name and width.
     surrogate_halvings, search_steps, allow_ties, min_group_size, tol
@@ -72,6 +74,7 @@ class FitSettings:
     solver_name: str | None = None
     max_iter: int | None = None
     enforce: Literal["exact", "surrogate", "population"] = "exact"
+    outside: Literal["free", "no_worse"] = "free"
     surrogate: str | Surrogate = "ramp"
     surrogate_width: float | Literal["auto"] = "auto"
     surrogate_halvings: int = 0
@@ -153,21 +156,15 @@ class WarmStart:
     unconstrained: Floats | None = None
     surrogate_bias: Floats | None = None
 
-    def start(
-        self, model: LinearModel, labels: tuple[GroupLabel, ...], n_constraints: int, unit: float
-    ) -> Start:
+    def start(self, model: LinearModel, labels: tuple[GroupLabel, ...], unit: float) -> Start:
         """Return where a search for a model begins; parameters count only if they fit the model."""
         intercept = self.intercept if model.n_intercepts else np.empty(0)
         shapes = (model.n_vectors, model.design.shape[1]), (model.n_intercepts,)
         # Other groups or columns: a model of them is no start.
-        last, bias = None, self.surrogate_bias
+        last = None
         if self.labels == labels and (self.coef.shape, intercept.shape) == shapes:
             last = model.pack(self.coef / unit, intercept / unit), self.thresholds / unit
-        return Start(
-            last=last,
-            unconstrained=self.unconstrained,
-            surrogate_bias=None if bias is None or bias.size != n_constraints else bias,
-        )
+        return Start(last=last, unconstrained=self.unconstrained, surrogate_bias=self.surrogate_bias)
 
 
 @dataclass(frozen=True, eq=False)

@@ -54,6 +54,8 @@ class GroupedConstraint:
         Members from which on a group is large enough.
     n_rows : (n_groups,)
         Number of rows of each group.
+    is_adjoining
+        Whether it was not stated, but limits the gap next to a stated interval.
     """
 
     stated: Constraint
@@ -62,6 +64,7 @@ class GroupedConstraint:
     small: dict[GroupLabel, float]
     min_group_size: float
     n_rows: Floats
+    is_adjoining: bool = False
     _gap_of: list[tuple[Ints, ExactGap]] = field(default_factory=list, init=False, repr=False)
 
     @cached_property
@@ -179,7 +182,7 @@ def measure_gap(
     """
     sign = 1.0 if higher_is_better else -1.0
     counts = replace(rows, scores=sign * rows.scores)
-    placed = place_intervals([stated.in_units(sign)], counts, labels)
+    placed = place_intervals([stated.in_units(sign)], counts, labels, min_group_size)
     cells = Cells(counts.weights, counts.codes, counts.positive)
     # Groups are small or large by the rows given here, not by those of the fit.
     (one,) = group_constraints(placed, Groups(counts.codes, tuple(labels)), cells, min_group_size)
@@ -231,7 +234,7 @@ class Training:
 
     def state(self, constraints: Sequence[Constraint], counts: Counts, min_group_size: float) -> Training:
         """Return the same with constraints on groups that are large enough, given unconstrained scores."""
-        placed = place_intervals(constraints, counts, self.groups.labels)
+        placed = place_intervals(constraints, counts, self.groups.labels, min_group_size)
         grouped = group_constraints(placed, self.groups, self.cells, min_group_size)
         check_groups(grouped)
         chosen = any(isinstance(one.interval, Automatic) for one in constraints)

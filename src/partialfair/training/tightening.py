@@ -26,6 +26,7 @@ import numpy as np
 from partialfair.constraints import Constraint, OnAGrid, join
 from partialfair.constraints.surrogates import Ramp, Surrogate
 from partialfair.data.groups import group_name
+from partialfair.data.intervals import as_interval_set, ranks_text
 from partialfair.metrics.partial import WorstGap
 from partialfair.optimization.solvers import CUT_SHORT, Status
 from partialfair.training.attempts import Attempt, Solving
@@ -354,6 +355,12 @@ def explain_infeasibility(training: Training, gaps: Sequence[WorstGap]) -> str:
     pair = " and ".join(map(group_name, gap.groups))
     where = "" if np.isnan(gap.ranks).any() else " at ranks {:.1%} and {:.1%}".format(*gap.ranks)
     name = type(stated).__name__
+    if grouped.is_adjoining:
+        piece = ranks_text(as_interval_set(stated.interval))
+        return (
+            f"the exact gap at the adjoining ranks {piece} is {gap.value:.3g} between {pair}{where}, and "
+            f"{stated.max_gap:.3g} without a constraint; outside='free' sets no limit there"
+        )
     if grouped.is_in_scores:
         # Scores are in the units of the fit here, not the user's: only the ratio means something to both.
         times = gap.value / stated.max_gap if stated.max_gap else np.inf
@@ -370,7 +377,8 @@ def explain_infeasibility(training: Training, gaps: Sequence[WorstGap]) -> str:
 
 def is_reachable(grouped: GroupedConstraint) -> bool:
     """Whether scores without ties can satisfy a constraint, as far as the sizes of groups say."""
-    if grouped.is_in_scores:  # sizes bound differences of proportions
+    # Sizes bound differences of proportions; and the unconstrained model satisfies limits next to intervals.
+    if grouped.is_in_scores or grouped.is_adjoining:
         return True
     return bool(grouped.constraint.max_gap >= estimate_smallest_gap(grouped)[0])
 

@@ -16,6 +16,7 @@ closed, or closing it costs nothing, the loss alone counts.
 from __future__ import annotations
 
 import copy
+import logging
 import time
 import warnings
 from collections.abc import Sequence
@@ -26,15 +27,18 @@ import numpy as np
 import numpy.typing as npt
 
 from partialfair.data.samples import Samples, draw_rows
-from partialfair.estimators.parameters import seed_of
+from partialfair.estimators.decisions import TUNE
 from partialfair.estimators.path_fits import Listener, with_gap
 from partialfair.exceptions import InputError
 from partialfair.optimization.problems import Cells
 from partialfair.optimization.solvers import Status
 from partialfair.training import check_groups, group_constraints
-from partialfair.trees.base_estimators import positive_rows
+from partialfair.trees.base_estimators import positive_rows, unwrap
+from partialfair.trees.ensembles import is_fitted
 from partialfair.trees.refitting import LeafSamples, evaluate, linear_estimator
 from partialfair.utils.clock import out_of_time
+
+_logger = logging.getLogger("partialfair")
 
 
 @dataclass(frozen=True)
@@ -79,15 +83,28 @@ class AlphaTrial:
     refit: Any = None
 
 
-def hold_out_for_alpha(trees: Any, samples: Samples) -> npt.NDArray[np.bool_] | None:
-    """Draw the rows that choose alpha, those that are held out to stop early; None where it is a number.
+def hold_out_rows(trees: Any, samples: Samples, seed: int) -> npt.NDArray[np.bool_] | None:
+    """Draw the rows that no tree is trained on, those that are held out to stop early; None without a need.
 
-    Rows that could not compare alphas are refused here, before anything is trained.
+    They choose alpha, or the threshold of decisions. Rows that could not compare alphas are refused here,
+    before anything is trained.
+
+    Parameters
+    ----------
+    trees, samples
+        The `PartialFairTrees`, and all rows that have weight.
+    seed
+        By which they are drawn, or were when the trees were trained.
     """
-    if not isinstance(trees.alpha, str):  # "auto": others were refused
+    chooses_alpha = isinstance(trees.alpha, str)  # "auto": others were refused
+    # Which rows a model was trained on that users have fitted, only they know.
+    trained_here = hasattr(trees, "_held_out_seed") or not is_fitted(unwrap(trees.model))
+    if not chooses_alpha and (trees.decision_threshold != TUNE or not trained_here):
         return None
     fraction = ALPHA_SEARCH.fraction if trees.early_stopping is None else trees.early_stopping
-    held_out = draw_rows(samples.strata, fraction, seed_of(trees), samples.clusters)
+    held_out = draw_rows(samples.strata, fraction, seed, samples.clusters)
+    if not chooses_alpha:
+        return held_out
     validation = samples.take(np.flatnonzero(held_out))
     try:
         cells = Cells(validation.row_weights, validation.groups.codes, positive_rows(trees, validation))
@@ -145,6 +162,11 @@ def choose_alpha(
         first = trials[0].refit if trials else refit
         satisfied = refit.result_.satisfied is not False
         trials.append(AlphaTrial(*evaluate(first, validation.scores(refit), rows), satisfied, refit))
+        n_left = len(ALPHA_SEARCH.alphas) - len(trials)
+        seconds = min(n_left * (time.monotonic() - now) / len(trials), end - time.monotonic())
+        _logger.info(
+            "alpha %g tried, %d of %d; about %.0f s left", alpha, len(trials), n_left + len(trials), seconds
+        )
     own = AlphaTrial(*evaluate(first, validation.offset.scores, rows), satisfied=False)
     return best_of(trials, own).refit.set_params(callback=linear.callback)
 

@@ -18,6 +18,7 @@ from sklearn.frozen import FrozenEstimator
 from partialfair.data.samples import Samples
 from partialfair.estimators.inputs import (
     check_labels,
+    check_names_of_classes,
     part_features,
     read_target,
     refuse_repeated_names,
@@ -113,7 +114,12 @@ def read_labels(trees: Any, y: ArrayLike, n_rows: int) -> npt.NDArray[Any]:
 
 def positive_rows(trees: Any, samples: Samples) -> npt.NDArray[np.bool_] | None:
     """Return which rows are positive, None of numbers; refuse labels that are not of two classes."""
-    return None if is_regressor(trees) else samples.y == two_classes(samples.y)[1]
+    if is_regressor(trees):
+        return None
+    classes = two_classes(samples.y)
+    if trees.constraint is not None and trees.higher_is_better:
+        check_names_of_classes(classes)
+    return np.asarray(samples.y == classes[1])
 
 
 def read_trees(trees: Any, samples: Samples, held_out: npt.NDArray[np.bool_] | None) -> TreeEnsemble:

@@ -22,11 +22,11 @@ from partialfair.constraints.surrogates import Surrogate
 from partialfair.data.samples import Samples
 from partialfair.estimators.base import PartialFairEstimator
 from partialfair.estimators.inputs import check_sample_groups
-from partialfair.estimators.parameters import FitTask, read_deadline
+from partialfair.estimators.parameters import FitTask, read_deadline, seed_of
 from partialfair.exceptions import InputError
 from partialfair.optimization.solvers import Record, Solver, Status
 from partialfair.training import EarlierFits, Offset
-from partialfair.trees.alpha import choose_alpha, hold_out_for_alpha
+from partialfair.trees.alpha import choose_alpha, hold_out_rows
 from partialfair.trees.base_estimators import (
     check_model,
     name_model_in_errors,
@@ -94,11 +94,15 @@ class PartialFairTrees(PartialFairEstimator):
         keeps its trees; another is copied and trained on the rows of `fit`. ``clone``, and so searches and
         cross-validation, forget that an estimator was fitted, unless it is wrapped in scikit-learn's
         ``FrozenEstimator``.
-    constraint, interval, max_gap, gap_scale, enforce, confidence, validation, n_points
+    constraint, interval, max_gap, gap_scale, enforce, outside, confidence, validation, n_points
         As in `PartialFairClassifier`; regressors have no constraint that compares rows with the same label.
     constraint_threshold
         As there, 0 by default; regressors need one for demographic parity. Scores of boosted classifiers are
         log-odds, those of forests ``2 p − 1``.
+    decision_threshold
+        As in `PartialFairClassifier`. ``"tune"`` looks at rows that no tree is trained on: those that are
+        held out for ``early_stopping`` (15% if it is None), or, of a fitted model, all rows. The refit of the
+        leaf values is on all rows.
     alpha
         How strongly leaf values are drawn towards those of the library; ``"auto"`` chooses among 1, .1, .01,
         .001 and .0001 by loss and gap on the rows that are held out for ``early_stopping`` (15% if it is
@@ -128,7 +132,9 @@ class PartialFairTrees(PartialFairEstimator):
     alpha_
         The alpha of the refit.
     classes_ : (2,)
-        Labels of classifiers; positive scores stand for the second.
+        Labels of classifiers; scores above ``decision_threshold_`` stand for the second.
+    decision_threshold_ : float
+        The score above which `predict` returns the second class.
     groups_, result_, n_iter_, n_features_in_, feature_names_in_
         As in `PartialFairClassifier`. The gaps of ``result_`` are those of the scores of ``model_``.
 
@@ -161,6 +167,7 @@ class PartialFairTrees(PartialFairEstimator):
         "alpha_",
         "groups_",
         "classes_",
+        "decision_threshold_",
         "n_iter_",
         "_refit",
     )
@@ -179,10 +186,12 @@ class PartialFairTrees(PartialFairEstimator):
         max_gap: float = 0.05,
         gap_scale: GapScale = "interval",
         enforce: Literal["exact", "surrogate", "population"] = "exact",
+        outside: Literal["free", "no_worse"] = "free",
         confidence: float = 0.95,
         validation: float | tuple[Any, ...] = 0.2,
         n_points: int = 10,
         constraint_threshold: float | None = None,
+        decision_threshold: float | Literal["tune"] = 0.0,
         alpha: float | Literal["auto"] = 1e-2,
         early_stopping: float | None = 0.15,
         class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
@@ -211,10 +220,12 @@ class PartialFairTrees(PartialFairEstimator):
         self.max_gap = max_gap
         self.gap_scale = gap_scale
         self.enforce = enforce
+        self.outside = outside
         self.confidence = confidence
         self.validation = validation
         self.n_points = n_points
         self.constraint_threshold = constraint_threshold
+        self.decision_threshold = decision_threshold
         self.alpha = alpha
         self.early_stopping = early_stopping
         self.class_weight = class_weight
@@ -253,14 +264,16 @@ class PartialFairTrees(PartialFairEstimator):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the refit says it again
             check_sample_groups(samples, task.constraints, self.min_group_size, positive)
-        held_out = hold_out_for_alpha(self, samples)
+        held_out = hold_out_rows(self, samples, getattr(self, "_held_out_seed", seed_of(self)))
 
         # The trees, those of a fitted model or trained here, and the leaf of each that every row falls in.
         initial = LeafValues(read_trees(self, samples, held_out))
         leaves = LeafSamples.read(initial, samples)
 
         # The linear model whose coefficients are added to the leaf values.
-        refit = linear_estimator(self) if held_out is None else choose_alpha(self, leaves, held_out, deadline)
+        refit = linear_estimator(self)
+        if held_out is not None and self.alpha == "auto":
+            refit = choose_alpha(self, leaves, held_out, deadline)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             earlier = leaves.refit(refit, deadline, earlier)
@@ -272,15 +285,23 @@ class PartialFairTrees(PartialFairEstimator):
         self._refit = refit.set_params(callback=None, warm_start=self.warm_start)  # files hold it as well
         self.alpha_ = float(refit.alpha)
         self.groups_, self.n_iter_ = refit.groups_, refit.n_iter_
-        if positive is not None:
-            self.classes_ = refit.classes_
         self.result_ = result = refit.result_
+        # What counts are the scores that users get: the library's own.
+        scores = written.scores(samples.X)
         if result.constraints:
-            # The gaps that count are those of the scores that users get: the library's own.
-            self.result_ = replace(result, gaps=exact_gaps(refit, written.scores(samples.X), samples))
+            self.result_ = replace(
+                result,
+                gaps=exact_gaps(refit, scores, samples, result.constraints),
+                outside_gaps=exact_gaps(refit, scores, samples, result.outside),
+            )
             if result.satisfied and not self.result_.satisfied:
                 obstacle = f"{name_of(self.model_)} rounds scores in another way than it should"
                 self.result_ = replace(self.result_, status=Status.NO_FEASIBLE_POINT, obstacle=obstacle)
+        if positive is not None:
+            self.classes_, weights = refit.classes_, samples.row_weights
+            factors = refit._class_factors(self.classes_, positive, weights)
+            tuned_on = slice(None) if held_out is None else held_out
+            self._place_threshold(scores, positive, weights, factors, tuned_on)
         return earlier
 
     def _prepare_fits(self, samples: Samples, gaps: Sequence[float] = ()) -> Self:
@@ -288,11 +309,14 @@ class PartialFairTrees(PartialFairEstimator):
         fresh, deadline = self._copy_unfitted(), read_deadline(self)
         samples = samples.with_weight()
         positive_rows(self, samples)  # which refuses labels of other than two classes
-        held_out = hold_out_for_alpha(self, samples)
+        seed = seed_of(self)
+        held_out = hold_out_rows(self, samples, seed)
         ensemble = read_trees(self, samples, held_out)
         if held_out is not None:
-            leaves = LeafSamples.read(LeafValues(ensemble), samples)
-            fresh.set_params(alpha=choose_alpha(self, leaves, held_out, deadline, gaps).alpha)
+            fresh._held_out_seed = seed  # by which copies know the rows that no tree was trained on
+            if self.alpha == "auto":
+                leaves = LeafSamples.read(LeafValues(ensemble), samples)
+                fresh.set_params(alpha=choose_alpha(self, leaves, held_out, deadline, gaps).alpha)
         model = ensemble.model
         # Copies are cloned, which forgets that an estimator was fitted; boosters stay fitted.
         fitted = FrozenEstimator(model) if hasattr(model, "get_params") else model
@@ -304,15 +328,21 @@ class PartialFairTrees(PartialFairEstimator):
         return self._scores(X, sensitive_features)
 
     def predict(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> npt.NDArray[Any]:
-        """Return ``classes_[1]`` where the score is above 0, else ``classes_[0]``; or numbers."""
+        """Return ``classes_[1]`` above ``decision_threshold_``, else ``classes_[0]``; or numbers."""
         scores = self._scores(X, sensitive_features)
-        return scores if is_regressor(self) else np.asarray(self.classes_[(scores > 0).astype(np.intp)])
+        if is_regressor(self):
+            return scores
+        return np.asarray(self.classes_[(scores > self.decision_threshold_).astype(np.intp)])
 
     @available_if(_classifies)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
         """Return the probabilities that ``model_`` gives the two classes."""
-        second = self._deployed_values.probabilities(self._scores(X, sensitive_features))
+        second = self._probabilities(self._scores(X, sensitive_features))
         return np.column_stack([1 - second, second])
+
+    def _probabilities(self, scores: Floats) -> Floats:
+        """Return the probabilities of the second class that scores stand for."""
+        return self._deployed_values.probabilities(scores)
 
     def score(
         self,

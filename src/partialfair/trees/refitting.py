@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import signature
@@ -22,6 +23,7 @@ from scipy.special import expit
 from sklearn.base import is_regressor
 from sklearn.ensemble._forest import ForestClassifier
 
+from partialfair.constraints import Constraint
 from partialfair.data.samples import Samples
 from partialfair.estimators import PartialFairClassifier, PartialFairRegressor
 from partialfair.estimators.parameters import read_deadline, read_task
@@ -60,6 +62,7 @@ def linear_estimator(trees: Any) -> Any:
     settings = {name: value for name, value in trees.get_params(deep=False).items() if name in shared}
     # Groups and rows held out were read before; the linear model sees leaves alone.
     settings |= {"loss": trees.loss, "sensitive_columns": None, "validation": 0.2}
+    settings |= {"decision_threshold": 0.0} if kind is PartialFairClassifier else {}  # trees place it
     settings["fit_intercept"] = not _has_bounds(trees.model)
     if kind is PartialFairClassifier and trees.constraint_threshold is None:
         settings["constraint_threshold"] = 0.0  # of scores on which 0 is the cut; see the module
@@ -195,8 +198,10 @@ class LeafSamples:
         return np.asarray(self.offset.scores + scores_of(linear, self.samples))
 
 
-def exact_gaps(linear: Any, scores: Floats, samples: Samples) -> tuple[WorstGap, ...]:
-    """Return the exact gaps that the constraints of a refit are about, of any scores of any rows."""
+def exact_gaps(
+    linear: Any, scores: Floats, samples: Samples, constraints: Sequence[Constraint]
+) -> tuple[WorstGap, ...]:
+    """Return the exact gaps that constraints of a refit are about, of any scores of any rows."""
     positive = None if is_regressor(linear) else samples.y == linear.classes_[1]
     counts = WeightedScores(scores, samples.row_weights, samples.groups.codes, positive)
     size, is_higher_better = linear.min_group_size, linear.higher_is_better
@@ -204,7 +209,7 @@ def exact_gaps(linear: Any, scores: Floats, samples: Samples) -> tuple[WorstGap,
         measure_gap(
             stated, counts, samples.groups.labels, min_group_size=size, higher_is_better=is_higher_better
         )[1]
-        for stated in linear.result_.constraints
+        for stated in constraints
     )
 
 
@@ -220,7 +225,8 @@ def evaluate(linear: Any, scores: Floats, samples: Samples) -> tuple[float, floa
         weights = weights * linear._class_factors(linear.classes_, positive, weights)
     objective = read_loss(linear.loss).build(targets, weights)
     loss = objective.loss.value_and_slopes(scores, objective.targets, objective.shares)[0]
-    return loss, float(np.nansum([gap.value for gap in exact_gaps(linear, scores, samples)]))
+    gaps = exact_gaps(linear, scores, samples, linear.result_.constraints)
+    return loss, float(np.nansum([gap.value for gap in gaps]))
 
 
 def compare_calibration(

@@ -19,6 +19,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import check_array
 
+from partialfair.estimators.decisions import check_stored_decisions
 from partialfair.exceptions import InputError
 from partialfair.training.result import FitResult
 from partialfair.trees.ensembles import ensemble_of, is_fitted, name_of
@@ -105,6 +106,5 @@ def check_stored_trees(trees: Any) -> None:
         raise InputError("its feature_names_in_ does not fit its number of features")
     if not isinstance(held.get("result_"), FitResult):
         raise InputError("its result_ is not that of a fit")
-    classes = held.get("classes_")
-    if kind == "classifier" and not (isinstance(classes, np.ndarray) and classes.shape == (2,)):
-        raise InputError("its classes_ are not two")
+    if kind == "classifier":
+        check_stored_decisions(held)

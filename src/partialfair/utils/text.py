@@ -5,6 +5,13 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
+from html import escape
+
+_NEGATIVE = frozenset(
+    {"no", "not", "none", "never", "false", "negative", "neg", "bad", "fail", "failed"}
+    | {"reject", "rejected", "deny", "denied", "decline", "declined", "refused"}
+)
+"""Words for the label that is not wanted: the alphabet would put "denied" after "approved"."""
 
 LONGEST_MESSAGE = 999
 """Characters; what is longer is not read, and may be a whole file that was taken for a name."""
@@ -47,7 +54,11 @@ def json_visible(text: str) -> str:
 def message_text(message: str, most: int = LONGEST_MESSAGE) -> str:
     """Return a message on one line, visible, and cut where it is longer than messages are."""
     # Cut first as well: escapes would make a long text up to six times as long.
-    text = visible(" ".join(message[: most + 1].split("\n")))
+    return cut(visible(" ".join(message[: most + 1].split("\n"))), most)
+
+
+def cut(text: str, most: int) -> str:
+    """Return text of at most so many characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -68,12 +79,35 @@ def shorten(text: str, most: int = 40) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
+def reads_as_negative(label: object) -> bool:
+    """Whether a label is text whose first word stands for the negative: "no", "denied", "not hired"."""
+    # The first word decides: "not hired" and "no_offer" are negative.
+    words = str(label).lower().replace("_", " ").replace("-", " ").split()
+    return isinstance(label, str) and bool(words) and words[0] in _NEGATIVE
+
+
 def fixed(value: float, digits: int = 3) -> str:
     """Write a number with so many decimals; 0.4065 is 0.4065 whichever way it was computed.
 
     Terminal and HTML report write numbers alike: `fixed` in numbers.js has these rules.
     """
     return f"{round(float(value), _DECIMALS_THAT_COUNT) + 0.0:.{digits}f}"  # + 0.0: no minus before zero
+
+
+def gap_text(gap: float, limit: float) -> str:
+    """Write a gap with three digits, or with as many as show on which side of its limit it is."""
+    for digits in range(3, 17):
+        text = f"{gap:.{digits}g}"
+        if (float(text) <= limit) == (gap <= limit):
+            break
+    return text
+
+
+def answer_html(text: str, table: str = "") -> str:
+    """Return what notebooks show of a result: the first line, a table in HTML, and the other lines folded."""
+    first, _, rest = text.partition("\n")
+    details = f"<details><summary>Details</summary><pre>{escape(rest)}</pre></details>" if rest else ""
+    return f"<div><p><strong>{escape(first)}</strong></p>{table}{details}</div>"
 
 
 def percent(fraction: float, digits: int = 1) -> str:

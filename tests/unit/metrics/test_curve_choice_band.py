@@ -117,7 +117,7 @@ def test_surer_intervals_of_a_choice_are_wider():
     )
     assert sure.gap == plain.gap == unsure.gap
     assert 0 < sure.low < plain.low < unsure.low < unsure.high < plain.high < sure.high < 1
-    assert "with 99 % confidence" in sure.statement
+    assert "with 99% confidence" in sure.statement
 
 
 def test_membership_counts_straddlers_and_ties():
@@ -170,3 +170,26 @@ def test_the_lower_end_holds_after_the_choice():
         choice = choose_interval(scores, sensitive_features=groups, positive_rate=0.3, random_state=seed)
         n_above += choice.low > 0
     assert n_above / 400 <= 0.035
+
+
+def test_groups_too_small_to_evaluate_choose_no_interval():
+    """A tiny group with a large gap near the bottom would decide the choice."""
+    rng = np.random.default_rng(0)
+    scores = np.concatenate([rng.normal(size=800), [-9.0, -8.0, -7.0, 2.0, 3.0, 4.0]])
+    groups = np.repeat(["a", "b", "few"], [400, 400, 6])
+    settings = {"sensitive_features": groups, "positive_rate": 0.4}
+    found = choose_interval(scores, **settings)
+    without = choose_interval(scores[:800], sensitive_features=groups[:800], positive_rate=0.4)
+    assert found.interval == without.interval
+    assert found.gap == without.gap
+    assert found.excluded == ("few",)
+    assert found.statement.endswith("too small to evaluate and excluded: 'few'")
+    everyone = choose_interval(scores, min_group_size=1, **settings)
+    assert everyone.excluded == ()
+    assert everyone.gap > found.gap
+    # The rate of decisions is that of all rows, as decisions are about all of them.
+    assert choose_interval(scores, sensitive_features=groups, threshold=1.0).positive_rate == np.mean(
+        scores > 1.0
+    )
+    with pytest.raises(InputError, match=r"only 1 of 2 groups .* 25% wide.*too small: 'few' \(1\)"):
+        choose_interval(scores[400:], sensitive_features=groups[400:], positive_rate=0.4)

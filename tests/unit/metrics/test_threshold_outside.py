@@ -7,7 +7,7 @@ import pytest
 
 from partialfair import PartialFairClassifier, fairness_path
 from partialfair.datasets import make_admissions
-from partialfair.exceptions import IdleThresholdWarning
+from partialfair.exceptions import IdleThresholdWarning, InputError
 from partialfair.metrics import (
     compare_gaps,
     fairness_report,
@@ -135,3 +135,28 @@ def test_a_path_ranks_as_audits_do():
         assert row.value == pytest.approx(audit[row.metric].value, nan_ok=True), row.metric
     # As its constraint has it.
     assert by_label.report(by_label.points[0]).rank_within == "group_and_label"
+
+
+@pytest.mark.filterwarnings(IGNORED, FEW)
+def test_no_model_of_a_path_is_chosen_by_a_gap_that_is_not_evaluated():
+    """Above 50 no row is selected: every gap is 0, and no model is fair for that."""
+    rng = np.random.default_rng(0)
+    X, groups = rng.normal(size=(600, 2)), np.repeat(["a", "b"], 300)
+    path = fairness_path(
+        PartialFairClassifier(
+            constraint="demographic_parity",
+            interval=(0.2, 0.6),
+            constraint_threshold=50.0,
+            enforce="surrogate",
+        ),
+        X,
+        X[:, 0] + rng.normal(size=600) > 0,
+        sensitive_features=groups,
+        max_gaps=[0.3],
+        random_state=0,
+    )
+    assert path.to_frame()["gap"].isna().all()
+    assert "n/a (threshold outside the interval)" in path.to_html()
+    for choose in (path.best, path.by_estimate):
+        with pytest.raises(InputError, match=r"not evaluated for any model .*threshold outside the interval"):
+            choose(0.3)

@@ -131,8 +131,8 @@ const roundTicks = (low, high) => {
     last = Math.floor(high / wide + 1e-9);
   return Array.from({ length: Math.max(last - first + 1, 0) }, (_, k) => (first + k) * wide);
 };
-/** How many members, some of them in part: as `members_text` of the library writes it. */
-const membersText = (count) => Number((count + 1e-6).toFixed(1)).toLocaleString("en");
+/** How many members, some of them in part, as a whole number: as `members_text` of the library writes it. */
+const membersText = (count) => Math.floor(count + 0.5 + 1e-6).toLocaleString("en");
 /** Labels of ticks with as many digits as tell them apart. */
 const tickLabels = (ticks) => {
   const step = ticks.length > 1 ? ticks[1] - ticks[0] : 1;

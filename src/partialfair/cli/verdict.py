@@ -1,0 +1,164 @@
+"""What a command that trains begins with: the answer, before and after, and what the test set can tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from partialfair.cli.report_text import gap_sentence
+from partialfair.data.groups import group_name
+from partialfair.metrics import FairnessReport, GapDifference
+from partialfair.metrics.catalogue import METRICS
+from partialfair.metrics.elsewhere import ElsewhereComparison, GapElsewhere
+from partialfair.utils.text import fixed
+
+
+@dataclass(frozen=True)
+class Side:
+    """A model before or after: what it is called, how good it is, and its gaps on some rows."""
+
+    name: str
+    quality: str
+    report: FairnessReport
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a constraint changed, on the same rows.
+
+    Attributes
+    ----------
+    difference
+        Of the constrained gap; None where it says nothing: on rows that were trained on, or without a gap.
+    elsewhere
+        The largest gap outside the interval before and after; None where nothing lies outside.
+    """
+
+    difference: GapDifference | None = None
+    elsewhere: ElsewhereComparison | None = None
+
+    @classmethod
+    def between(
+        cls, before: FairnessReport, after: FairnessReport, difference: GapDifference | None
+    ) -> Change:
+        """Return the difference, and what two reports say of the ranks outside the interval."""
+        outside = before.elsewhere(), after.elsewhere()
+        if outside[0] is None or outside[1] is None:
+            return cls(difference)
+        return cls(difference, ElsewhereComparison(outside[0], outside[1]))
+
+    def record(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        row, outside = self.difference, None
+        if self.elsewhere is not None:
+            sides = {"before": self.elsewhere.before, "after": self.elsewhere.after}
+            outside = {when: _elsewhere_record(gap) for when, gap in sides.items()}
+        return {
+            "difference_from_unconstrained": None if row is None else difference_record(row),
+            "outside_the_interval": outside,
+        }
+
+    def elsewhere_sentence(self, *, unseen: bool) -> str | None:
+        """Say what became of the largest gap outside the interval; confidence is about unseen rows."""
+        if self.elsewhere is None or unseen:
+            return None if self.elsewhere is None else self.elsewhere.statement
+        before, after = self.elsewhere.before, self.elsewhere.after
+        return (
+            f"Outside the interval the largest gap of intervals as wide is {fixed(before.gap)} before "
+            f"({before.place}) and {fixed(after.gap)} after ({after.place}), on the training rows."
+        )
+
+
+def _elsewhere_record(gap: GapElsewhere) -> dict[str, Any]:
+    return {
+        "gap": gap.gap,
+        "low": gap.low,
+        "high": gap.high,
+        "interval": list(gap.interval),
+        "groups": [group_name(label) for label in gap.groups],
+        "worse_off": group_name(gap.worse_off),
+    }
+
+
+def print_before_after(
+    out: Console, sides: tuple[Side, ...], metric: str, rows: str, change: Change, *, unseen: bool = True
+) -> None:
+    """Print how good each model is, its gap in words, and how the gaps differ.
+
+    Parameters
+    ----------
+    out
+        Where to.
+    sides
+        The model without the constraint and the one with it; or one alone.
+    metric
+        Of the gap.
+    rows
+        Which rows these are: "held-out rows".
+    change
+        Between the two, on these rows.
+    unseen
+        Whether the models were not trained on the rows, so that intervals mean something.
+    """
+    for side in sides:
+        out.print(f"{side.name}: {side.quality} on {rows}.", style="bold")
+        if metric in side.report.omitted:
+            out.print(f"{METRICS[metric].title} {side.report.omitted[metric]}\n")
+        else:
+            out.print(f"{gap_sentence(side.report, metric, unseen=unseen)}\n")
+    if change.difference is not None:
+        out.print(f"{difference_sentence(change.difference, sides[-1].report.confidence, rows)}\n")
+    if (sentence := change.elsewhere_sentence(unseen=unseen)) is not None:
+        out.print(f"{sentence}\n")
+
+
+def difference_sentence(row: GapDifference, confidence: float, rows: str) -> str:
+    """Say by how much the gap changed on the same rows, and what that shows."""
+    metric = METRICS[row.metric]
+    if np.isnan(row.difference):
+        reason = f": {row.reason}" if row.reason else ""
+        return f"What the constraint changed cannot be measured on the {rows}{reason}."
+    if row.difference == row.low == row.high == 0:
+        return f"Both models have the same gap on the {rows}: the constraint changed nothing there."
+    change, low, high = (_signed(metric.text(value)) for value in (row.difference, row.low, row.high))
+    changed = (
+        f"On the same {rows} the gap changed by {change} ({100 * confidence:g}% interval {low} to {high})"
+    )
+    if row.verdict == "fairer":
+        return f"{changed}: it is smaller than without the constraint."
+    if row.verdict == "less fair":
+        return f"{changed}: it is larger than without the constraint."
+    if row.difference < 0:
+        return f"{changed}: the test set is too small to show that the gap became smaller."
+    return f"{changed}: these rows do not show that the gap became smaller."
+
+
+def quality_text(score: float, scoring: str = "accuracy") -> str:
+    """Write how good a model is."""
+    return f"{scoring} {fixed(score)}"
+
+
+def difference_record(row: GapDifference) -> dict[str, Any]:
+    """Return the difference of two gaps as plain data for JSON."""
+    return {
+        "difference": row.difference,
+        "reason": row.reason or None,
+        "low": row.low,
+        "high": row.high,
+        "at_least": row.at_least,
+        "at_most": row.at_most,
+        "p_value": row.p_value,
+        "verdict": VERDICTS[row.verdict],
+    }
+
+
+VERDICTS = {"fairer": "smaller gap", "less fair": "larger gap", "not shown": "inconclusive"}
+"""What a comparison shows of the second model."""
+
+
+def _signed(text: str) -> str:
+    """Write a sign before what is above 0, too."""
+    return text if text.startswith("-") or not text.strip("0.") else f"+{text}"
