@@ -49,7 +49,11 @@ SURROGATES = st.sampled_from([Ramp(0.8), RoundedRamp(0.8), Sigmoid(0.5)])
 MAX_GAP = 0.07
 N_POINTS = 3
 
-pytestmark = pytest.mark.no_cover  # tracing would take as long as checking; quicker tests run the same lines
+pytestmark = [
+    pytest.mark.no_cover,  # tracing would take as long as checking; quicker tests run the same lines
+    # Values are those of the definition, wherever a threshold lies.
+    pytest.mark.filterwarnings("ignore::partialfair.exceptions.IdleThresholdWarning"),
+]
 few = examples(4)
 
 

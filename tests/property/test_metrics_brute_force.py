@@ -97,7 +97,11 @@ INTRA = variants("intra_group_pairwise_difference", ties=TIES)
 METRICS = PARITY + SELECTION + GROUP_AUC + OPPORTUNITY + ODDS + INTER + INTRA
 PARTIAL = [metric for metric in METRICS if metric not in INTER + INTRA]
 
-pytestmark = pytest.mark.no_cover  # tracing would take as long as checking; quicker tests run the same lines
+pytestmark = [
+    pytest.mark.no_cover,  # tracing would take as long as checking; quicker tests run the same lines
+    # Values are those of the definition, wherever a threshold lies.
+    pytest.mark.filterwarnings("ignore::partialfair.exceptions.IdleThresholdWarning"),
+]
 many, few = examples(20), examples(5)
 
 
