@@ -125,6 +125,7 @@ def expected(y, scores, groups, interval, threshold, rank_within="group", weight
         ):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UndefinedGapWarning)
+                warnings.simplefilter("ignore", IdleThresholdWarning)
                 numbers[name, scale] = metric(y, scores, gap_scale=scale, **options)
     ranked = {"demographic_parity": [scores == scores]}
     labels = {"equal_opportunity": [y == 1], "equalized_odds": [y == 1, y == 0]}

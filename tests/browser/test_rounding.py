@@ -73,7 +73,7 @@ def test_the_terminal_and_the_page_say_the_same(audited, open_page):
     section = details(page, "As audited")
     for k in range(rows.count()):
         title, gap = rows.nth(k).locator("th, td").all_text_contents()[:2]
-        (line,) = lines_of(text, title)
+        line = lines_of(text, title)[0]
         assert line[len(title) :].split()[0] == gap
         static = section.locator("tbody tr").filter(has_text=title).locator("td").all_text_contents()
         assert static[0] == gap

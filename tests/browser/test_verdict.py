@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.metrics import accuracy_score, roc_auc_score
 
 from partialfair import metrics
+from partialfair.metrics.elsewhere import ElsewhereComparison
 from partialfair.report import audit_page
 from partialfair.report.verdict import Outcome
 from tests.browser.conftest import violations
@@ -37,11 +40,15 @@ def test_the_verdict_and_the_cards_have_the_figures_of_both_models(two_models):
     page, reports, _ = two_models
     verdict = page.locator(".verdict:visible").text_content()
     assert verdict.startswith("Constraint not satisfied: training gap 0.250, limit 0.1.")
-    assert verdict.endswith("Nothing else is known.")
+    assert verdict.endswith(reports["B"].verdict.headline)
     rows = {name: report["statistical_parity"] for name, report in reports.items()}
-    assert f"a gap of {rows['B'].value:.3f}" in verdict
-    assert "is worse off than" in verdict
-    assert f"{rows['B'].low:.3f} – {rows['B'].high:.3f}" in verdict
+    below = page.locator(".summary:visible > p:not(.verdict)").text_content()
+    moved = ElsewhereComparison(*(report.elsewhere() for report in reports.values()))
+    assert below == f"{reports['B'].verdict.claim} {moved.statement} Nothing else is known."
+    assert [(name, gap) for name, gap, _ in card(page, "Largest gap elsewhere")] == [
+        ("A", f"{moved.before.gap:.3f}"),
+        ("B", f"{moved.after.gap:.3f}"),
+    ]
     assert card(page, "Gap: statistical parity (pSP)") == [
         (name, f"{row.value:.3f}", f"{row.low:.3f} – {row.high:.3f}") for name, row in rows.items()
     ]
@@ -58,15 +65,6 @@ def test_the_verdict_and_the_cards_have_the_figures_of_both_models(two_models):
     assert card(page, "Gap: statistical parity (pSP)")[0][1] == f"{rows['A'].value:.3f}"
 
 
-@pytest.mark.parametrize("higher", [True, False])
-def test_the_group_with_fewer_good_scores_is_worse_off(page_of, higher):
-    scores = np.concatenate([np.linspace(0, 1, 300), np.linspace(0, 1, 300) ** 2])
-    groups = np.repeat(["high", "low"], 300)
-    report = quiet_report(None, scores, groups, higher_is_better=higher, interval=(0.0, 1.0))
-    worse, better = ("low", "high") if higher else ("high", "low")
-    assert f"{worse} is worse off than {better} at" in page_of(report).locator(".verdict").text_content()
-
-
 def test_quality_is_that_of_the_reports_rows(page_of):
     scores, groups, y = people(2)
     weights = np.random.default_rng(0).uniform(0.5, 2, y.size)
@@ -75,6 +73,22 @@ def test_quality_is_that_of_the_reports_rows(page_of):
     assert accuracy == f"{accuracy_score(y, scores > 0.5, sample_weight=weights):.3f}"
     assert auc == f"AUC {roc_auc_score(y, scores, sample_weight=weights):.3f}"
     assert card(page_of(quiet_report(None, scores, groups)), "Accuracy") == []
+
+
+@pytest.mark.parametrize("gap_scale", ["interval", "absolute"])
+def test_the_card_and_the_figure_have_one_gap_elsewhere(page_of, gap_scale):
+    scores, groups, _ = people(3)
+    report = quiet_report(None, scores, groups, gap_scale=gap_scale, interval=(0.1, 0.35))
+    page, found = page_of(report), report.elsewhere()
+    low, high = (f"{100 * end:.4g}" for end in found.interval)
+    where = f"ranks {low}–{high} %"
+    assert card(page, "Largest gap elsewhere") == [
+        ("these scores", f"{found.gap:.3f}", f"{where}: {found.low:.3f} – {found.high:.3f}")
+    ]
+    assert (
+        f"The largest gap elsewhere is {found.gap:.3f} at {where}"
+        in page.locator("#along-text").text_content()
+    )
 
 
 def largest_by_search(scores, groups, begin, end, gap_scale):
@@ -150,18 +164,17 @@ def test_no_sentence_says_that_zero_is_possible_where_a_bound_excludes_it(page_o
     page = page_of(
         quiet_report(None, scores if lower else np.random.default_rng(0).normal(size=3000), groups)
     )
-    shows = "The rows show that there is a gap in the population"
     for place in (".verdict", "#sentence"):
         text = page.locator(place).text_content()
-        low = float(text.rsplit("interval", 1)[1].split("–")[0].strip(" :"))
-        assert (low > 0) is (shows in text)
+        low = float(re.search(r"interval:? ([\d.]+)", text)[1])
+        assert (low > 0) is ("No gap shown" not in text)
 
 
 def test_contents_lead_to_details_and_unfold_them(two_models):
     page, _, _ = two_models
-    audited = details(page, "As audited: B")
+    audited = details(page, "As audited")
     assert audited.get_attribute("open") is None
-    link = page.get_by_role("link", name="As audited: B")
+    link = page.get_by_role("link", name="As audited")
     link.focus()
     page.keyboard.press("Enter")
     assert audited.get_attribute("open") is not None
@@ -176,7 +189,7 @@ def test_contents_lead_to_details_and_unfold_them(two_models):
 def test_print_unfolds_everything_and_folds_it_again(two_models):
     page, _, _ = two_models
     n_folded = page.locator("details:not([open])").count()
-    assert n_folded > 2
+    assert n_folded > 0
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator("details:not([open])").count() == 0
     page.evaluate("dispatchEvent(new Event('afterprint'))")
@@ -246,5 +259,5 @@ def test_without_scripts_the_verdict_is_there(tmp_path, open_page):
     page = open_page(tmp_path / "page.html", java_script_enabled=False)
     assert page.locator(".summary:visible").count() == 1
     assert f"{report['statistical_parity'].value:.3f}" in page.locator(".summary:visible").text_content()
-    details(page, "As audited: B").locator("summary").click()
-    assert details(page, "As audited: B").locator("table").is_visible()
+    details(page, "As audited").locator("summary").click()
+    assert details(page, "As audited").locator("table").is_visible()

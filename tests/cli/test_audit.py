@@ -195,6 +195,21 @@ class TestGate:
         )
 
 
+def test_a_gate_on_a_metric_that_is_not_evaluated_says_so_and_fails(run, scores):
+    options = ("--threshold", 50, *BAND, "--fail-metric", "demographic_parity", "--fail-above", 0.1)
+    outcome = run("audit", scores, *COLUMNS, *options)
+    said = " ".join(outcome.out.split())
+    assert outcome.code == 1
+    assert "demographic parity (pDP) n/a (threshold outside the interval)" in said
+    assert "gap n/a (threshold outside the interval), limit 0.1: NOT EVALUATED" in said
+    record = run("audit", scores, *COLUMNS, *options, "--json").json
+    assert record["metrics"]["demographic_parity"]["value"] is None
+    assert record["metrics"]["demographic_parity"]["reason"] == "n/a (threshold outside the interval)"
+    assert record["metrics"]["statistical_parity"]["reason"] is None
+    assert record["gate"]["passed"] is None
+    assert record["gate"]["reason"] == "threshold outside the interval"
+
+
 @pytest.mark.usefixtures("painted")
 def test_out_writes_the_promised_files(run, scores, tmp_path):
     image = pytest.importorskip("matplotlib.image")

@@ -95,7 +95,7 @@ def reproduction_page(
         f"<h1>{_TITLE}</h1>",
         f'<p class="soft">{escape(_describe_progress(scope, store))}</p>',
         *(f"<p><strong>{escape(text)}</strong></p>" for text in _describe_trainers(scope, store)),
-        Section("How to read it", items=_remarks(scope)).html(),
+        Section("How to read it", items=_remarks(scope), is_open=True).html(),
         _claims(verdicts),
         *(_target(target, scope, store, pictures.get(target.name, {})) for target in targets),
     ]
@@ -244,8 +244,9 @@ def _target(target: Target, scope: Scope, store: Store, pictures: Mapping[str, b
             f"{target.name} in numbers",
             [[str(value) for value in row.values()] for row in rows],
             list(rows[0]),
-        ).html("h3")
-        lines.append(f"<details{'' if pictures else ' open'}><summary>in numbers</summary>{table}</details>")
+            is_open=not pictures,
+        )
+        lines.append(table.html())
     else:
         lines.append("<p>No run of it has been done.</p>")
     return "\n".join([*lines, "</section>"])

@@ -574,8 +574,6 @@ class ModelSettings(TableFile, EvaluationSettings):
             raise InputError(f"--constraint must be one of {known}, not {self.constraint}")
         if self.interval == AUTO and not self.is_constrained:
             raise InputError("--interval auto is chosen for a constraint, and --constraint none has none")
-        if self.outside == "no_worse":
-            self._check_outside()
         if self.decision_threshold != "tune":
             check_number(self.decision_threshold, "--decision-threshold")
         elif self.is_at_threshold:
@@ -583,6 +581,8 @@ class ModelSettings(TableFile, EvaluationSettings):
                 f"--decision-threshold tune moves decisions away from the score at which --constraint "
                 f"{self.constraint} compares groups; use statistical_parity, or leave it out"
             )
+        if self.outside == "no_worse":
+            self._check_outside()
         if self.time_limit is not None:
             check_number(self.time_limit, "--time-limit", above=0.0)
         # A model with a term for each group cannot score a row without one.

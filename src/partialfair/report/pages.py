@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import is_regressor
@@ -17,8 +17,6 @@ from partialfair.optimization.solvers import GOOD
 from partialfair.report.page_data import IntervalChanges, interval_changes
 from partialfair.report.rendering import (
     NOT_ONE_INTERVAL,
-    FrontierChart,
-    FrontierPoint,
     check_reports,
     render,
 )
@@ -51,6 +49,7 @@ def audit_page(
     metric: str = "statistical_parity",
     outcomes: Mapping[str, Outcome] | None = None,
     changes: IntervalChanges | None = None,
+    frontier: Mapping[str, Any] | None = None,
 ) -> str:
     """Return the page of one report, or of several of the same rows by name.
 
@@ -76,6 +75,8 @@ def audit_page(
     changes
         From `interval_changes` with the scores behind the reports, in their order: then the page shows who
         enters and leaves whatever interval is chosen.
+    frontier
+        The models of a path by gap and quality, as `path_page` makes it.
     """
     named = {"these scores": report} if isinstance(report, FairnessReport) else report
     check_reports(named, shown)
@@ -83,15 +84,6 @@ def audit_page(
         raise InputError(f"the changes are of the models {list(changes.names)}, the reports of {list(named)}")
     first = next(iter(named.values()))
     rows = sum(group.n for group in first.groups)
-    audited = [
-        audited_section(
-            one,
-            "As audited" if len(named) == 1 else f"As audited: {name}",
-            seen_in_training=seen_in_training,
-            explained=position == 0,
-        )
-        for position, (name, one) in enumerate(named.items())
-    ]
     name, one = list(named.items())[shown]
     of_pairs = "Pairs of groups" if len(named) == 1 else f"Pairs of groups: {name}"
     # Intervals of pairs say nothing of rows that were trained on.
@@ -102,7 +94,13 @@ def audit_page(
         headline=headline or f"{rows:,} scores of {len(first.groups)} groups",
         metric=metric,
         outcomes=outcomes or {},
-        sections=[*audited, *pairs, *([] if changes is None else [changes.section]), *sections],
+        sections=[
+            audited_section(named, seen_in_training=seen_in_training),
+            *pairs,
+            *([] if changes is None else [changes.section]),
+            *sections,
+        ],
+        frontier=frontier,
         shown=shown,
         seen_in_training=seen_in_training,
         warning=warning,
@@ -155,7 +153,7 @@ def path_page(
         higher_is_better=first.higher_is_better,
         missing_groups="ignore",
     )
-    return render(
+    return audit_page(
         reports,
         title=title,
         headline=headline or f"{len(points)} models evaluated on {len(rows.y):,} rows {path.evaluated_on}",
@@ -163,9 +161,6 @@ def path_page(
         outcomes=outcomes,
         frontier=_frontier(path, names, confidence, chosen),
         sections=[
-            audited_section(reports[names[shown]], f"As audited: {names[shown]}"),
-            *pairs_section(reports[names[shown]], path.record.metric, f"Pairs of groups: {names[shown]}"),
-            *([] if changes is None else [changes.section]),
             fits_section(
                 {name: point.model.result_ for name, point in zip(names, points, strict=True)},
                 path.record.metric,
@@ -214,8 +209,8 @@ def path_names(points: Sequence[PathPoint]) -> list[str]:
 
 def _frontier(
     path: FairnessPath, names: list[str], confidence: float, chosen: PathPoint | None
-) -> FrontierChart | None:
-    """Return the models that have a gap; None if none has."""
+) -> dict[str, Any] | None:
+    """Return the models that have a gap, as `render` takes them; None if none has."""
     score, metric = path.scoring.replace("_", " "), path.record.bounded
     dots = []
     for k, point in enumerate(path.points):
@@ -227,25 +222,15 @@ def _frontier(
             f"{names[k]}: {score} {fixed(point.score)} ± {fixed(point.error)}, gap {metric.text(gap.value)} "
             f"({metric.text(gap.low)} – {metric.text(gap.high)}); the fit {describe_end(point.model.result_)}"
         )
-        dots.append(
-            FrontierPoint(
-                model=k,
-                name=names[k].removeprefix("max gap "),
-                label=label,
-                gap=gap.value,
-                low=gap.low,
-                high=gap.high,
-                score=point.score,
-                error=point.error,
-                chosen=point is chosen,
-                failed=point.model.result_.status not in GOOD,
-            )
-        )
-    if not dots:
-        return None
-    return FrontierChart(
-        tuple(dots), f"{metric.title} gap, {path.evaluated_on}", f"{score}, {path.evaluated_on}"
-    )
+        dot = {"model": k, "name": names[k].removeprefix("max gap "), "label": label}
+        dot |= {"gap": gap.value, "low": gap.low, "high": gap.high, "score": point.score}
+        dot |= {"error": point.error, "chosen": point is chosen}
+        dots.append(dot | {"failed": point.model.result_.status not in GOOD})
+    axes = {
+        "gapLabel": f"{metric.title} gap, {path.evaluated_on}",
+        "scoreLabel": f"{score}, {path.evaluated_on}",
+    }
+    return {**axes, "points": dots} if dots else None
 
 
 def write_page(text: str, path: str | Path) -> None:

@@ -39,34 +39,6 @@ _MOST_CHARACTERS = 2_800_000
 _SCRIPTS = ("numbers.js", "charts.js", "changes.js", "page.js")
 
 
-@dataclass(frozen=True)
-class FrontierPoint:
-    """One model of a frontier: how large its gap is, how good it is, and which model of the page it is.
-
-    ``name`` stands beside it, ``label`` tells everything.
-    """
-
-    model: int
-    name: str
-    label: str
-    gap: float
-    low: float
-    high: float
-    score: float
-    error: float
-    chosen: bool
-    failed: bool
-
-
-@dataclass(frozen=True)
-class FrontierChart:
-    """Models by their gaps and how good they are, and what the axes are called."""
-
-    points: tuple[FrontierPoint, ...]
-    gap_label: str
-    score_label: str
-
-
 def render(
     reports: Mapping[str, FairnessReport],
     *,
@@ -75,7 +47,7 @@ def render(
     metric: str,
     outcomes: Mapping[str, Outcome],
     sections: Sequence[Section] = (),
-    frontier: FrontierChart | None = None,
+    frontier: Mapping[str, Any] | None = None,
     shown: int = 0,
     seen_in_training: bool = False,
     warning: str | None = None,
@@ -96,7 +68,8 @@ def render(
     sections
         The details below the figures.
     frontier
-        Drawn if given; its points choose the model that is shown.
+        Of a path: titles of the axes, and of every model its name, label, position of its report, gap and
+        score with their errors, whether it was chosen and whether its fit failed. It chooses the model shown.
     shown
         Position of the model that is shown first; if it is not the first, that is drawn beside it.
     seen_in_training
@@ -131,8 +104,8 @@ def render(
             f'<li><a href="#section-{k}">{escape(section.title)}</a></li>'
             for k, section in enumerate(sections)
         ),
-        "frontier": "" if frontier is None else _FRONTIER,
-        "changes": "" if changes is None else _CHANGES,
+        "no_frontier": "hidden" if frontier is None else "",
+        "no_changes": "hidden" if changes is None else "",
         "sections": "\n".join(section.html(f"section-{k}") for k, section in enumerate(sections)),
     }
     # Tables of changes have the room that is left by everything else.
@@ -243,13 +216,9 @@ def _cautions(report: FairnessReport) -> list[str]:
 
 def _words(higher_is_better: bool) -> dict[str, str]:
     """Return what the page says about where ranks begin."""
-    if higher_is_better:
-        return {"from_best": "from the top", "better": "higher: rank 0 % is the top", "side": "above"}
-    return {
-        "from_best": "from the best (lowest scores)",
-        "better": "lower: rank 0 % is the best, the lowest score",
-        "side": "below",
-    }
+    lowest = ("from the best (lowest scores)", "lower: rank 0 % is the best, the lowest score", "below")
+    highest = ("from the top", "higher: rank 0 % is the top", "above")
+    return dict(zip(("from_best", "better", "side"), highest if higher_is_better else lowest, strict=True))
 
 
 def _small_groups(report: FairnessReport) -> Iterator[Section]:
@@ -274,27 +243,6 @@ def _too_few(report: FairnessReport) -> dict[str, list[int]]:
     }
 
 
-_FRONTIER = """<figure aria-labelledby="frontier-title">
-<h3 id="frontier-title">Gap and accuracy of all models</h3>
-<div id="frontier"></div>
-<figcaption><p id="frontier-text" role="status">Every model by its gap on rows not trained on, with its
-confidence interval, and how good it is there, ± one standard error. Numbers: the largest gap allowed.
-Dashed: the fit did not end well. Choose one to see it.</p></figcaption>
-</figure>"""
-
-_CHANGES = """<section class="live">
-<h3>Who enters and leaves the interval</h3>
-<div class="scroll" role="region" aria-label="who enters and leaves the interval" tabindex="0">
-<table id="changes" class="sortable" aria-describedby="changes-text"><thead><tr><th scope="col">group</th>
-<th scope="col" class="number">in the interval</th><th scope="col" class="number">stay</th>
-<th scope="col" class="number">enter</th><th scope="col" class="number">leave</th>
-<th scope="col" class="number">changed</th></tr></thead>
-<tbody></tbody></table>
-</div>
-<p class="soft" id="changes-text"></p>
-</section>"""
-
-
 def page_style() -> str:
     """Return the style sheet of pages."""
     return _asset("page.css")
@@ -315,7 +263,7 @@ def _json(data: Any) -> str:
 def _data(
     reports: Mapping[str, FairnessReport],
     settings: _Confidence,
-    frontier: FrontierChart | None,
+    frontier: Mapping[str, Any] | None,
     shown: int,
     max_pairs: int,
 ) -> dict[str, Any]:
@@ -360,13 +308,7 @@ def _data(
             for name, report in reports.items()
         ],
         "changes": None,
-        "frontier": None
-        if frontier is None
-        else {
-            "gapLabel": frontier.gap_label,
-            "scoreLabel": frontier.score_label,
-            "points": [vars(point) for point in frontier.points],
-        },
+        "frontier": frontier,
     }
 
 

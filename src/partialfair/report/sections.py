@@ -83,34 +83,25 @@ def _cell(value: str) -> str:
     return f"<td{' class=numbers' if several else ''}>{escape(value)}</td>"
 
 
-def audited_section(
-    report: FairnessReport,
-    title: str = "As audited",
-    *,
-    seen_in_training: bool = False,
-    explained: bool = True,
-) -> Section:
-    """Return what the report says of the audited interval, with its confidence intervals.
-
-    What intervals and bounds claim is said where ``explained``: once on a page of several models.
-    """
+def audited_section(reports: Mapping[str, FairnessReport], *, seen_in_training: bool) -> Section:
+    """Return what the reports say of the audited interval, with all their confidence bounds."""
+    report = next(iter(reports.values()))
     interval = interval_text(report.scored.groups[0].interval, report.higher_is_better)
-    omitted = "".join(
-        [
-            *(
-                f" Left out: {METRICS[name].title}, which {reason}."
-                for name, reason in report.omitted.items()
-            ),
+    omitted = [
+        text
+        for each in reports.values()
+        for text in (
+            *(f" Left out: {METRICS[name].title}, which {reason}." for name, reason in each.omitted.items()),
             *(
                 f" {METRICS[name].title}, {TOO_FEW}: {listed([group.text for group in small])}."
-                for name, small in report.too_few_labelled.items()
-                if name not in report.omitted
+                for name, small in each.too_few_labelled.items()
+                if name not in each.omitted
             ),
-        ]
-    )
+        )
+    ]
     side = "above" if report.higher_is_better else "below"
     threshold = "" if report.threshold is None else f"; selected: score {side} {report.threshold:.6g}"
-    what = f"At {interval}, gaps on the {report.gap_scale} scale{threshold}.{omitted}"
+    what = f"At {interval}, gaps on the {report.gap_scale} scale{threshold}.{''.join(dict.fromkeys(omitted))}"
     # What intervals and bounds are, and with what confidence.
     claims = (
         "The model was trained on these rows: intervals and bounds say nothing of new data."
@@ -120,19 +111,17 @@ def audited_section(
         "confidence. They answer another question: read one of them where one side alone matters, and the "
         "interval otherwise."
     )
+    model = ["model"] if len(reports) > 1 else []
+    limits = interval_title(report.confidence)
     return Section(
-        title,
-        text=f"{what} {report.ranking_note}\n\n{claims}" if explained else what,
-        columns=(
-            "metric",
-            "gap",
-            interval_title(report.confidence),
-            "at least",
-            "at most",
-            "between",
-            "members",
-        ),
-        rows=[audited_line(row) for row in report.rows],
+        "As audited",
+        text=f"{what} {report.ranking_note}\n\n{claims}",
+        columns=(*model, "metric", "gap", limits, "at least", "at most", "between", "members"),
+        rows=[
+            [*([name] if model else []), *audited_line(row)]
+            for name, each in reports.items()
+            for row in each.rows
+        ],
     )
 
 

@@ -15,12 +15,14 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from partialfair.data.groups import group_name, members_text
-from partialfair.data.intervals import interval_text
+from partialfair.data.intervals import IntervalSet, ranks_text
 from partialfair.metrics.catalogue import METRICS
+from partialfair.metrics.elsewhere import ElsewhereComparison, GapElsewhere
 from partialfair.metrics.inputs import ranked_threshold
 from partialfair.metrics.report import FairnessReport
+from partialfair.metrics.verdict import state_verdict
 from partialfair.report.sections import gap_cells, interval_title
-from partialfair.utils.text import fixed, listed, percent
+from partialfair.utils.text import fixed, listed
 
 _SATISFIED = {True: "satisfied", False: "not satisfied"}
 
@@ -79,21 +81,24 @@ def summaries_html(
 ) -> str:
     """Return the verdicts and cards of all models; the page's script shows those of one."""
     known = {name: outcomes.get(name) or Outcome(_quality(report)) for name, report in reports.items()}
+    elsewhere = {name: report.elsewhere() for name, report in reports.items()}
     first = next(iter(reports))
     parts = []
     for k, (name, report) in enumerate(reports.items()):
-        compared = {first: reports[first], name: report}
+        compared = list(dict.fromkeys([first, name]))
+        gaps = {each: elsewhere[each] for each in compared}
         cards = [
-            _gap_card(compared, metric, seen_in_training),
+            _gap_card({each: reports[each] for each in compared}, metric, seen_in_training),
             *_quality_card({each: known[each].quality for each in compared}),
-            Card("Largest gap elsewhere", [(each, "–", "") for each in compared], state="elsewhere"),
+            *_elsewhere_card(gaps, seen_in_training),
             _constraint_card(known[name], report, metric),
         ]
         title = "Verdict" if len(reports) == 1 else f"Verdict: {name}"
-        text = _verdict(compared, known[name], metric, seen_in_training)
+        headline, *others = _verdict(report, known[name], list(gaps.values()), metric, seen_in_training)
         parts.append(
             f'<section class="summary" data-model="{k}"{"" if k == shown else " hidden"}>\n'
-            f'<h2>{escape(title)}</h2>\n<p class="verdict">{escape(text)}</p>\n'
+            f'<h2>{escape(title)}</h2>\n<p class="verdict">{escape(headline)}</p>\n'
+            f"<p>{escape(' '.join(filter(None, others)))}</p>\n"
             f'<div class="cards">{"".join(card.html() for card in cards)}</div>\n</section>'
         )
     return "\n".join(parts)
@@ -118,52 +123,31 @@ def _quality(report: FairnessReport) -> list[tuple[str, str]]:
 
 
 def _verdict(
-    compared: Mapping[str, FairnessReport], outcome: Outcome, metric: str, seen_in_training: bool
-) -> str:
-    """Say whether the constraint is satisfied, what the rows show, and what may be claimed."""
-    *others, (_, report) = compared.items()
-    sentences = [_finding(report, metric)]
+    report: FairnessReport,
+    outcome: Outcome,
+    elsewhere: Sequence[GapElsewhere | None],
+    metric: str,
+    seen_in_training: bool,
+) -> list[str]:
+    """Return the sentence in large type, then what may be claimed, and what became of other intervals."""
+    answer = []
     if outcome.satisfied is not None:
-        sentences.insert(0, f"Constraint {_SATISFIED[outcome.satisfied]}: {_trained(outcome, metric)}.")
-    measured = metric not in report.omitted and not np.isnan(report[metric].value)
-    if measured and not seen_in_training:
-        interval = f"{interval_title(report.confidence)} {gap_cells(report[metric], metric)[1]}"
-        shown = "show" if report[metric].low > 0 else "do not show"
-        sentences.append(f"The rows {shown} that there is a gap in the population ({interval}).")
+        answer.append(f"Constraint {_SATISFIED[outcome.satisfied]}: {_trained(outcome, metric)}.")
     if seen_in_training:
-        sentences.append("The model was trained on these rows: nothing follows for new data.")
-    for name, other in others:
-        if measured and metric not in other.omitted:
-            sentences.append(f"The gap of “{name}” is {gap_cells(other[metric], metric)[0]}.")
-    return " ".join(filter(None, [*sentences, outcome.claim]))
+        gap = "not evaluated" if metric in report.omitted else gap_cells(report[metric], metric)[0]
+        answer.append(f"The {METRICS[metric].title} gap of the rows is {gap}.")
+        return [" ".join(answer), "The model was trained on these rows: nothing follows for new data."]
+    verdict = state_verdict(report, metric)
+    known = [gap for gap in elsewhere if gap is not None]
+    moved = ElsewhereComparison(*known).statement if len(known) == 2 else ""
+    if len(elsewhere) == len(known) == 1:
+        moved = known[0].statement
+    return [" ".join([*answer, verdict.headline]), verdict.claim, moved, outcome.claim]
 
 
 def _trained(outcome: Outcome, metric: str) -> str:
     """Say what the gap was in training, and what it was allowed to be."""
     return f"training gap {METRICS[metric].text(outcome.training_gap)}, limit {outcome.limit:g}"
-
-
-def _finding(report: FairnessReport, metric: str) -> str:
-    """Say how large the gap is, and which group is worse off."""
-    title = METRICS[metric].title
-    if metric in report.omitted:
-        return f"The {title} gap was not evaluated: the metric {report.omitted[metric]}."
-    row = report[metric]
-    if np.isnan(row.value):
-        return f"The {title} gap: {gap_cells(row, metric)[0]}."
-    interval = report.scored.groups[0].interval
-    names, gap = [group_name(label) for label in row.groups], METRICS[metric].text(row.value)
-    where = f"at {interval_text(interval, report.higher_is_better)}"
-    if metric != "statistical_parity" or row.value == 0:
-        return f"The {title} gap {where} is {gap}, between {' and '.join(names)}."
-    of = "" if report.gap_scale == "absolute" else "that part of "
-    ranks = row.ranks if of == "" else [float(interval.passed(np.array(rank))) for rank in row.ranks]
-    (low, worse), (high, better) = sorted(zip(ranks, names, strict=True))
-    side = "above" if report.higher_is_better else "below"
-    return (
-        f"{worse} is worse off than {better} {where}: {percent(low)} of {of}{worse} but {percent(high)} of "
-        f"{of}{better} score {side} {row.threshold:.4g}, a gap of {gap}."
-    )
 
 
 def _gap_card(compared: Mapping[str, FairnessReport], metric: str, seen_in_training: bool) -> Card:
@@ -178,8 +162,7 @@ def _gap_card(compared: Mapping[str, FairnessReport], metric: str, seen_in_train
         pairs.append(" and ".join(map(group_name, report[metric].groups)))
     last = list(compared.values())[-1]
     limits = "" if seen_in_training else f"With {interval_title(last.confidence)}"
-    between = f"between {pairs[-1]}" if pairs else ""
-    text = ", ".join(filter(None, [limits, between]))
+    text = ", ".join(filter(None, [limits, f"between {pairs[-1]}" if pairs else ""]))
     return Card(f"Gap: {METRICS[metric].title}", figures, text[:1].upper() + text[1:])
 
 
@@ -193,6 +176,22 @@ def _quality_card(quality: Mapping[str, Sequence[tuple[str, str]]]) -> list[Card
         for name, values in quality.items()
     ]
     return [Card(measures[0].upper() + measures[1:], figures)]
+
+
+def _elsewhere_card(gaps: Mapping[str, GapElsewhere | None], seen_in_training: bool) -> list[Card]:
+    """Return the largest gaps outside the interval, if it leaves any ranks with enough rows."""
+    figures = [
+        (
+            name,
+            fixed(gap.gap),
+            f"ranks {ranks_text(IntervalSet((gap.interval,)))}"
+            + ("" if seen_in_training else f": {fixed(gap.low)} – {fixed(gap.high)}"),
+        )
+        for name, gap in gaps.items()
+        if gap is not None
+    ]
+    text = "Of intervals as long that do not overlap this one, or of shorter pieces; corrected for the search"
+    return [Card("Largest gap elsewhere", figures, text, "elsewhere")] if figures else []
 
 
 def _constraint_card(outcome: Outcome, report: FairnessReport, metric: str) -> Card:

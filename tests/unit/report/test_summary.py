@@ -255,8 +255,9 @@ def test_sections_escape_everything():
 def test_several_reports_by_name():
     first, _ = report()
     page = audit_page({"old": first, "new": first})
-    assert "As audited: old" in page
-    assert "As audited: new" in page
+    gap = first["statistical_parity"].value
+    for name in ("old", "new"):
+        assert f'<th scope="row">{name}</th><td>statistical parity (pSP)</td><td>{gap:.3f}</td>' in page
     assert page.count("holds by itself") == 1  # what numbers claim is said once
 
 

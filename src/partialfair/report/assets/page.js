@@ -37,7 +37,7 @@ const isAudited = (metric) =>
   (state.pair === null || shownModel().nPairs === 1) &&
   (OF_ALL_RANKS.includes(metric) ||
     (data.settings.onGrid &&
-      ["i", "j", "scale"].every((key) => state[key] === audited[key]) &&
+      ["i", "j", ...(metric === "group_auc" ? [] : ["scale"])].every((key) => state[key] === audited[key]) &&
       (!AT_THRESHOLD.includes(metric) || (own !== null && state.t === own))));
 /** One pair of limits of a gap: the report's own interval where there is one, else the simultaneous band. */
 const limitsOf = (model, metric, gap) => {
@@ -104,8 +104,7 @@ const claim = (gap) => {
     limits.kind === "interval"
       ? `${reach} interval`
       : `${reach} band, corrected for searching all intervals`;
-  const shown = limits.low > 0 ? "show" : "do not show";
-  return `The rows ${shown} that there is a gap in the population (${basis}: ${limitsText(limits)}).`;
+  return `${limits.low > 0 ? "Gap" : "No gap"} shown (${basis}: ${limitsText(limits)}).`;
 };
 
 const thinText = (thin) => {
@@ -303,24 +302,6 @@ const makeSortable = (table) => {
 
 /* ---- verdict ---- */
 
-/** The largest gap on other intervals, as audited, of the models that each verdict compares. */
-const fillElsewhere = () => {
-  const { i, j, scale } = audited;
-  for (const section of document.querySelectorAll(".summary")) {
-    const places = section.querySelectorAll(".elsewhere dl > div");
-    const positions = [0, Number(section.dataset.model)].slice(-places.length);
-    places.forEach((place, k) => {
-      const found = models[positions[k]].elsewhere(scale, null, i, j, data.settings.minMembers);
-      const [value, note] = place.querySelectorAll("dd");
-      value.textContent = found ? number(found.value) : "–";
-      value.dataset.elsewhere = found ? String(found.value) : "";
-      note.textContent = found ? ranksText(found.i, found.j) : "there is no other interval";
-    });
-    section.querySelector(".elsewhere p").textContent =
-      "On intervals as long as this one that do not overlap it, or on the remaining piece.";
-  }
-};
-
 const drawVerdict = () => {
   for (const section of document.querySelectorAll(".summary"))
     section.hidden = Number(section.dataset.model) !== state.model;
@@ -453,7 +434,7 @@ const drawOthers = () => {
 
 const drawPath = () => {
   const place = byId("frontier");
-  if (!place) return;
+  if (data.frontier === null) return;
   drawFrontier(place, {
     frontier: data.frontier,
     shown: state.model,
@@ -685,7 +666,6 @@ const furnish = () => {
 };
 
 furnish();
-fillElsewhere();
 fillPairs();
 wire();
 drawPath();
