@@ -373,7 +373,7 @@ def tree_features(
             name: _numbered(values) if isinstance(values, pd.Categorical) else values
             for name, values in taken.items()
         }
-    return pd.DataFrame(taken)
+    return pd.DataFrame(taken, index=table.index)
 
 
 def _numbered(values: pd.Categorical) -> Any:

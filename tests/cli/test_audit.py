@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 
 from partialfair import metrics
+from partialfair.metrics import fairness_report
+from partialfair.metrics.catalogue import report_metrics
 from tests.cli.conftest import COLUMNS
 
 FILES = {
@@ -105,7 +107,7 @@ def test_the_table_says_what_was_measured(run, scores):
         "statistical parity (pSP)",
         "95 % interval",
         "group members in the interval tied scores",
-        "of each group, ",
+        "Of the members there, ",
         "band for all 210 intervals at once",
     ):
         assert text in shown
@@ -115,9 +117,8 @@ def test_the_table_says_what_was_measured(run, scores):
 
 def test_on_the_absolute_scale_the_sentence_is_about_thresholds(run, scores):
     shown = " ".join(run("audit", scores, *COLUMNS, *BAND, "--gap-scale", "absolute").out.split())
-    assert (
-        "With a threshold at ranks 5–45 % from the top (score percentiles 55–95) of either group, " in shown
-    )
+    assert "differ" in shown or "worse off" in shown
+    assert "Of all members, " in shown
 
 
 @pytest.mark.parametrize("gap_scale", ["interval", "absolute"])
@@ -194,6 +195,21 @@ class TestGate:
         )
 
 
+def test_a_gate_on_a_metric_that_is_not_evaluated_says_so_and_fails(run, scores):
+    options = ("--threshold", 50, *BAND, "--fail-metric", "demographic_parity", "--fail-above", 0.1)
+    outcome = run("audit", scores, *COLUMNS, *options)
+    said = " ".join(outcome.out.split())
+    assert outcome.code == 1
+    assert "demographic parity (pDP) n/a (threshold outside the interval)" in said
+    assert "gap n/a (threshold outside the interval), limit 0.1: NOT EVALUATED" in said
+    record = run("audit", scores, *COLUMNS, *options, "--json").json
+    assert record["metrics"]["demographic_parity"]["value"] is None
+    assert record["metrics"]["demographic_parity"]["reason"] == "n/a (threshold outside the interval)"
+    assert record["metrics"]["statistical_parity"]["reason"] is None
+    assert record["gate"]["passed"] is None
+    assert record["gate"]["reason"] == "threshold outside the interval"
+
+
 @pytest.mark.usefixtures("painted")
 def test_out_writes_the_promised_files(run, scores, tmp_path):
     image = pytest.importorskip("matplotlib.image")
@@ -254,3 +270,51 @@ def test_intervals_of_crossed_groups_are_named_as_groups_are(run, scores):
     options = (*COLUMNS, "--group", "age", *intervals)
     assert set(run("audit", scores, *options, "--json").json["interval"]) == {*names}
     assert "f × old: ranks 10–60 %" in run("audit", scores, *options).out
+
+
+def test_the_verdict_comes_first(run, scores):
+    out = run("audit", scores, *COLUMNS, *BAND).out
+    lines = [line for line in out.splitlines() if line]
+    headline = next(place for place, line in enumerate(lines) if line.startswith("Gap shown: f is worse off"))
+    assert headline < next(place for place, line in enumerate(lines) if line.startswith("metric"))
+    assert "It may be claimed with 95% confidence" in out
+    assert "At most:" not in out  # one pair of limits; the others are in the record
+
+
+class TestMemo:
+    def test_it_is_the_summary_of_the_report(self, run, people, scores, tmp_path):
+        outcome = run("audit", scores, *COLUMNS, *BAND, "--memo", "audit.md")
+        assert outcome.code == 0
+        assert "paragraph for a memo: audit.md" in outcome.out
+        memo = (tmp_path / "audit.md").read_text(encoding="utf-8")
+        report = fairness_report(
+            None,
+            people["score"],
+            sensitive_features=people["sex"],
+            interval=BAND[1:],
+            n_resamples=100,
+            random_state=0,
+            metrics=report_metrics(),
+        )
+        assert memo == f"Audit of scores.csv: {report.summary()}\n"
+        assert memo.count("\n") == 1
+
+    def test_a_chosen_interval_is_said_to_be(self, run, scores, tmp_path):
+        run("audit", scores, *COLUMNS, "--label", "hired", "--interval", "auto", "--memo", "audit.md")
+        assert "do not allow for it" in (tmp_path / "audit.md").read_text(encoding="utf-8")
+
+    def test_it_is_written_with_all_the_rest(self, run, scores, tmp_path):
+        assert run("audit", scores, *COLUMNS, *BAND, "--out", "out", "--memo", "out/audit.txt").code == 0
+        record = json.loads((tmp_path / "out" / "audit.json").read_text())
+        assert "audit.txt" in record["files"]
+
+    @pytest.mark.parametrize(
+        ("memo", "words"),
+        [
+            ("audit.html", "--memo must name an .md file, not audit.html"),
+            ("none/audit.md", "--memo none/audit.md cannot be written: there is no directory none"),
+            ("scores.csv", "--memo must name an .md file"),
+        ],
+    )
+    def test_what_cannot_be_one_is_refused(self, run, scores, memo, words):
+        run("audit", scores, *COLUMNS, *BAND, "--memo", memo).assert_refused(words)

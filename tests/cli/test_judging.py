@@ -248,7 +248,7 @@ class TestSmallGroups:
         for files in (("one.csv", "two.csv"), ("two.csv", "one.csv")):
             outcome = run("compare", *files, *options)
             assert outcome.code == 0, outcome.err
-            (line,) = [line for line in outcome.out.splitlines() if line.startswith("equal opportunity")]
+            line = next(line for line in outcome.out.splitlines() if line.startswith("equal opportunity"))
             assert "left out" in line
             assert "left out of two (compares" in outcome.out
 

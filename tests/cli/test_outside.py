@@ -63,7 +63,7 @@ def test_a_violation_next_to_the_interval_is_one(run, file, monkeypatch):
     monkeypatch.setattr(PartialFairEstimator, "_fit_samples", violate)
     outcome = run(*TRAIN, *NO_WORSE)
     assert outcome.code == 1
-    assert "promise NOT kept" in outcome.out
+    assert "Constraint NOT satisfied" in outcome.out
     assert "--outside free sets no limit there" in " ".join(outcome.out.split())
     assert (file.parent / "out" / "model.unkept.skops").exists()
     assert not (file.parent / "out" / "model.skops").exists()

@@ -77,6 +77,19 @@ def test_the_gap_outside_the_interval_is_that_of_the_two_models(run, tmp_path, f
     assert "corrected for the search" in sentence
 
 
+@pytest.mark.parametrize(
+    ("metric", "options"),
+    [
+        ("statistical_parity", ("--decision-threshold", "tune")),
+        ("demographic_parity", ("--constraint", "demographic_parity")),
+    ],
+)
+def test_the_difference_is_that_of_the_gaps_that_are_shown(run, file, metric, options):
+    record = run(*ASKED, *options, "--json").json
+    gaps = [each["held out"]["metrics"][metric]["value"] for each in record["models"].values()]
+    assert record["difference_from_unconstrained"]["difference"] == pytest.approx(gaps[1] - gaps[0])
+
+
 def test_nothing_lies_outside_whole_groups(run, file):
     options = ("--target", "hired", "--group", "sex", "--id", "person", "--max-gap", 0.3, "--out", "out")
     assert run("train", "table.csv", *options, "--json").json["outside_the_interval"] is None

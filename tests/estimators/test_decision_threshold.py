@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 from partialfair import PartialFairClassifier, fairness_path, load_model, save_model
 from partialfair.constraints import DemographicParity, StatisticalParity
-from partialfair.estimators.decisions import find_decision_threshold
+from partialfair.data.thresholds import find_decision_threshold
 from partialfair.exceptions import InputError
 from partialfair.postprocessing import PartialParityAdjuster
 from partialfair.trees import PartialFairTrees

@@ -25,6 +25,7 @@ class Arguments:
     words: tuple[str, ...]
     out: str | None = None
     report: str | None = None
+    memo: str | None = None
     as_json: bool = False
 
 
@@ -225,6 +226,8 @@ _ODD_DIRECTORIES = (
 _TABLES = ("scores.csv", "scores.csv", "scores.parquet", "old/scores.csv", "link.csv", "./scores.csv")
 _ODD_TABLES = ("fifo.csv", "dir.csv", "missing/scores.csv", "scores.xlsx", "/dev/null", "", "broken.csv", "-")
 _PAGES = ("page.html", "page.html", "out/page.html", "old/page.html", "link.html")
+_MEMOS = ("memo.md", "memo.txt", "out/memo.md", "old/memo.md")
+_ODD_MEMOS = ("fifo.md", "memo.html", "missing/memo.md", "/dev/null", "old", "-", "")
 _ODD_PAGES = ("fifo.html", "page.txt", "missing/page.html", "dir.html", "/dev/null", "old", "-", "")
 
 
@@ -253,10 +256,14 @@ def arguments(rng: Random, command: str, files: Sequence[str], table: Table) -> 
         report = _chosen(rng, _PAGES, _ODD_PAGES, files, bad)
     words += [] if out is None else ["--out", out]
     words += [] if report is None else ["--report", report]
+    memo, of_memo = None, Random(f"{seed} --memo")
+    if command == "audit" and of_memo.random() < 0.2:
+        memo = _chosen(of_memo, _MEMOS, _ODD_MEMOS, files, bad)
+    words += [] if memo is None else ["--memo", memo]
     positional = list(files)
     if rng.random() < bad / 3:
         positional.append("missing.csv")
-    return Arguments((command, *positional, *words), out, report, as_json)
+    return Arguments((command, *positional, *words), out, report, memo, as_json)
 
 
 @cache

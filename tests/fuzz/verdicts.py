@@ -129,12 +129,12 @@ def _real(directory: Path, name: str) -> str:
 
 
 def _outputs(case: Case) -> list[str]:
-    out, report = case.arguments.out, case.arguments.report
+    out, report, memo = case.arguments.out, case.arguments.report, case.arguments.memo
     if out is not None and out.endswith(".skops"):
         out = os.path.dirname(out) or "."
     if out is None:
         out = case.command if case.command == "path" else "model" if case.command == "train" else None
-    return [name for name in (out, report) if name is not None]
+    return [name for name in (out, report, memo) if name is not None]
 
 
 def flaw(path: Path) -> str | None:
@@ -206,6 +206,12 @@ def _model_faults(content: bytes) -> Iterator[str]:
             yield f"does not load: {error}"
 
 
+def _text_faults(content: bytes) -> Iterator[str]:
+    text = content.decode("utf-8")
+    if not text.endswith("\n") or any(not (letter.isprintable() or letter == "\n") for letter in text):
+        yield "is not whole lines of visible text"
+
+
 _CHECKS: dict[str, Callable[[bytes], Iterator[str]]] = {
     ".json": _json_faults,
     ".csv": _csv_faults,
@@ -213,5 +219,7 @@ _CHECKS: dict[str, Callable[[bytes], Iterator[str]]] = {
     ".png": _png_faults,
     ".html": _html_faults,
     ".htm": _html_faults,
+    ".md": _text_faults,
+    ".txt": _text_faults,
     ".skops": _model_faults,
 }

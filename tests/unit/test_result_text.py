@@ -74,6 +74,21 @@ def test_verdicts(result, gaps, changes, sentence):
         assert sentence.split()[1] == ("satisfied:" if stated.satisfied else "NOT")
 
 
+def test_a_gap_next_to_the_interval_that_exceeds_its_limit(result):
+    outside = {"outside": (StatisticalParity((0.5, 0.9), 0.2),)}
+    outside["outside_gaps"] = (WorstGap(0.3, ("North", "South"), 0.1, (0.6, 0.7)),)
+    stated = with_gap(result, 0.05, **outside)
+    assert stated.satisfied is False
+    assert stated.verdict.startswith("Constraint NOT satisfied outside the interval: training gap 0.3 at the")
+    assert stated.verdict.endswith(", limit 0.2 (North vs South)")
+
+
+def test_a_larger_tolerance_is_named(result):
+    assert "KKT certificate, to be at most 0.0001: " in str(result)
+    of_trees = str(replace(result, tol=1e-3))
+    assert "to be at most 0.001 (10 times that of linear models by default): " in of_trees
+
+
 def test_without_an_exact_metric(result):
     stated = with_gap(result, float("nan"), max_violation=0.03)
     assert stated.verdict.startswith(

@@ -59,6 +59,8 @@ def test_trees_get_numbers_and_categories():
     features = pipe[0].transform(DATA.X)
     assert {str(dtype) for dtype in features.dtypes} == {"float64", "category"}
     assert features.isna().any().any()
+    assert features.index.equals(DATA.X.index)
+    assert pipe[0].transform(DATA.X[5:9]).index.tolist() == [5, 6, 7, 8]
     assert set(pipe.predict(DATA.X)) == {"yes", "no"}
 
 

@@ -111,12 +111,17 @@ class _Result(Protocol):
 
 
 def _present(
-    result: _Result, outputs: Outputs, *, as_json: bool, then: Callable[[], None] | None = None
+    result: _Result,
+    outputs: Outputs,
+    *,
+    as_json: bool,
+    memo: Callable[[], str] | None = None,
+    then: Callable[[], None] | None = None,
 ) -> None:
     """Write the files of a result, all or none, and print it, or its JSON."""
     # The pairs of a record take a while where groups are many.
     record: Mapping[str, Any] = result.record() if as_json or outputs.directory is not None else {}
-    record = outputs.write(result.files, record, result.page)
+    record = outputs.write(result.files, record, result.page, memo)
     with printing():
         if as_json:
             echo(json_text(record))
@@ -136,10 +141,10 @@ def audit(settings: AuditSettings) -> None:
 
     settings.check()
     check_page(settings.interval, settings.report)
-    outputs = Outputs(settings.out, FILES, settings.report)
+    outputs = Outputs(settings.out, FILES, settings.report, settings.memo)
     outputs.check(settings.file)
     result = measure(read(settings.file, settings), settings)
-    _present(result, outputs, as_json=settings.as_json)
+    _present(result, outputs, as_json=settings.as_json, memo=result.memo)
     if not result.succeeded:
         raise typer.Exit(1)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -31,7 +31,7 @@ from partialfair.metrics.map import groups_map
 from partialfair.plotting import plot_unfairness_map
 from partialfair.report.pages import audit_page
 from partialfair.report.sections import notes_section, settings_section
-from partialfair.utils.text import fixed
+from partialfair.utils.text import fixed, visible
 from partialfair.utils.typing import IntervalLike
 
 if TYPE_CHECKING:
@@ -184,6 +184,16 @@ class Audit:
             sections=[settings_section(provenance), *notes_section(self.notes)],
         )
 
+    def memo(self) -> str:
+        """Return a paragraph for a memo."""
+        chosen = "" if self.choice is None else f" {self._choice_note()[0].upper()}{self._choice_note()[1:]}."
+        return f"Audit of {visible(self.table.path.name)}: {self.report.summary()}{chosen}\n"
+
+    def _choice_note(self) -> str:
+        """Say how the interval was chosen, which the confidence intervals do not allow for."""
+        assert self.choice is not None
+        return f"{self.choice.statement}; the intervals of this report do not allow for it"
+
     def _map(self) -> Figure:
         figure: Any = plot_unfairness_map(self.unfairness, interval=shared_interval(self.interval)).figure
         return cast("Figure", figure)
@@ -192,7 +202,11 @@ class Audit:
         """Print the readable report, the answer first."""
         report = self.report
         out.print(Text.assemble((str(self.table.path), "bold"), f": {self.headline}\n"))
-        out.print(parity_sentence(report))
+        verdict = report.verdict
+        out.print(verdict.headline, style="bold")
+        out.print(verdict.claim)
+        if verdict.finding != "gap shown":  # where one is, the verdict says how many of either group
+            out.print(parity_sentence(report))
         out.print(self._widest_sentence())
         if self.gate is not None:
             out.print(self.gate.verdict(report))
@@ -265,9 +279,8 @@ def measure(table: ScoreTable, settings: ScoreSettings) -> Audit:
     if gate is not None:
         gate.check_measured(evaluation.report)
     notes = tuple(dict.fromkeys([*doubts, *(as_options(str(warning.message)) for warning in caught)]))
-    if choice is not None:
-        notes = (f"{choice.statement}; the intervals of this report do not allow for it", *notes)
-    return Audit(table, settings, gate, evaluation, unfairness, choice, positive, notes)
+    audit = Audit(table, settings, gate, evaluation, unfairness, choice, positive, notes)
+    return audit if choice is None else replace(audit, notes=(audit._choice_note(), *notes))
 
 
 def _choose_interval(table: ScoreTable, settings: ScoreSettings, positive: Any) -> IntervalChoice:

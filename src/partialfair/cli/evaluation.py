@@ -116,12 +116,15 @@ def compare_scores(
     *,
     labels: ArrayLike | None,
     positive: Any,
-    threshold: float | None,
+    threshold: float | tuple[float, float] | None,
     rank_within: RankWithin,
     clusters: ArrayLike | None = None,
     metrics: Sequence[str] | None = None,
 ) -> GapComparison:
-    """Compare the gaps of other scores of the same rows with those that were evaluated first."""
+    """Compare the gaps of other scores of the same rows with those that were evaluated first.
+
+    A pair of thresholds has one for either scores.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the evaluations have said what may surprise
         return compare_gaps(

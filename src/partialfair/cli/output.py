@@ -259,13 +259,14 @@ class Outputs:
         Of ``--out``, if any.
     names
         All that may be written there; the last is the record, which tells what belongs together.
-    report
-        The page of ``--report``, if any.
+    report, memo
+        The page of ``--report``, and the paragraph of ``--memo``, if any.
     """
 
     directory: Path | None
     names: tuple[str, ...]
     report: Path | None = None
+    memo: Path | None = None
 
     def check(self, *inputs: Path) -> None:
         """Refuse, before any work, what cannot be written, what cannot be drawn, and what is an input."""
@@ -274,13 +275,21 @@ class Outputs:
             require("matplotlib", extra="cli", purpose="drawing")
             check_directory(self.directory)
             targets += [self.directory / name for name in self.names]
-        if self.report is not None:
-            self._check_report(self.report)
-            targets.append(self.report)
+        for path, flag, suffixes in (
+            (self.report, "--report", (".html", ".htm")),
+            (self.memo, "--memo", (".md", ".txt")),
+        ):
+            if path is not None:
+                self._check_page(path, flag, suffixes)
+                targets.append(path)
         check_targets(targets, inputs)
 
     def write(
-        self, files: Callable[[], Mapping[str, Content]], record: Mapping[str, Any], page: Callable[[], str]
+        self,
+        files: Callable[[], Mapping[str, Content]],
+        record: Mapping[str, Any],
+        page: Callable[[], str],
+        memo: Callable[[], str] | None = None,
     ) -> Mapping[str, Any]:
         """Draw everything, then write everything, the record last.
 
@@ -289,11 +298,12 @@ class Outputs:
         record
             As it was written: with ``files``, the digests of the others in the directory.
         """
-        if self.directory is None and self.report is None:
+        made = {path: text for path, text in ((self.report, page), (self.memo, memo)) if path and text}
+        if self.directory is None and not made:
             return record
-        with step(f"writing to {self.directory or self.report}"):
+        with step(f"writing to {self.directory or ', '.join(map(str, made))}"):
             # Everything is made before anything is written.
-            pages = {} if self.report is None else {self.report: _bytes(page())}
+            pages = {path: _bytes(text()) for path, text in made.items()}
             if self.directory is None:
                 write_files(pages)
                 return record
@@ -308,15 +318,15 @@ class Outputs:
             write_files({**members, **pages, last: _bytes(json_text(record) + "\n")})
         return record
 
-    def _check_report(self, report: Path) -> None:
-        if report.suffix.lower() not in (".html", ".htm"):
-            raise InputError(f"--report must name an .html file, not {report}")
-        if report.is_dir():
-            raise InputError(f"--report {report} is a directory")
-        if not report.parent.is_dir() and not self._holds(report):
-            raise InputError(f"--report {report} cannot be written: there is no directory {report.parent}")
-        if self.directory is not None and _real(self.directory).is_relative_to(_real(report)):
-            raise InputError(f"--report {report} is a part of --out {self.directory}")
+    def _check_page(self, page: Path, flag: str, suffixes: Sequence[str]) -> None:
+        if page.suffix.lower() not in suffixes:
+            raise InputError(f"{flag} must name an {suffixes[0]} file, not {page}")
+        if page.is_dir():
+            raise InputError(f"{flag} {page} is a directory")
+        if not page.parent.is_dir() and not self._holds(page):
+            raise InputError(f"{flag} {page} cannot be written: there is no directory {page.parent}")
+        if self.directory is not None and _real(self.directory).is_relative_to(_real(page)):
+            raise InputError(f"{flag} {page} is a part of --out {self.directory}")
 
     def _holds(self, path: Path) -> bool:
         return self.directory is not None and _real(path).parent == _real(self.directory)
@@ -334,6 +344,8 @@ def announce(outputs: Outputs, record: Mapping[str, Any]) -> None:
             echo(f"of an earlier run, and left as it was: {', '.join(older)}")
     if outputs.report is not None:
         echo(f"\nopen in a browser: {outputs.report}")
+    if outputs.memo is not None:
+        echo(f"\nparagraph for a memo: {outputs.memo}")
 
 
 def check_directory(out: Path) -> None:

@@ -91,27 +91,25 @@ def _shares_title(report: FairnessReport) -> str:
 
 
 def groups_table(report: FairnessReport) -> PlainTable:
-    """Return one line per group."""
+    """Return one line per group; how many scores are tied is shown, and explained, where some are."""
+    any_tied = any(group.tied_share > 0 for group in report.groups)
     table = PlainTable()
     table.add_column("group")
-    for title in ("members", "in the interval", "tied scores"):
+    for title in ("members", "in the interval", *(["tied scores"] if any_tied else [])):
         table.add_column(title, justify="right")
+    if report.small_groups:
+        table.add_column("")  # what they are
+    if any_tied:
+        table.caption = "tied scores: members whose score another member of the group has too"
+        table.caption_justify, table.caption_style = "left", "dim"
     for group in report.groups:
-        table.add_row(
-            group_name(group.group),
-            f"{group.n:,}",
-            members_text(group.n_in_interval),
-            percent(group.tied_share),
-        )
+        tied = [percent(group.tied_share)] if any_tied else []
+        table.add_row(group_name(group.group), f"{group.n:,}", members_text(group.n_in_interval), *tied)
     # Dimmed: groups that are too small to be evaluated.
-    for group in report.small_groups:
-        table.add_row(
-            group_name(group.group),
-            f"{group.n:,}",
-            members_text(group.n_in_interval, too_few=True),
-            TOO_FEW,
-            style="dim",
-        )
+    for small in report.small_groups:
+        n_inside = members_text(small.n_in_interval, too_few=True)
+        empty = [""] if any_tied else []
+        table.add_row(group_name(small.group), f"{small.n:,}", n_inside, *empty, TOO_FEW, style="dim")
     return table
 
 

@@ -61,7 +61,7 @@ HELP_ORDER = (
     *("model", "group_terms", "alpha", "given_alphas", "decision_threshold", "time_limit"),
     *("test_size", "validation", "cv", "scoring", "best", "confidence"),
     *("fail_above", "fail_metric", "fail_on"),
-    *("out", "keep", "use_unkept", "report", "as_json", "verbose", "seed"),
+    *("out", "keep", "use_unkept", "report", "memo", "as_json", "verbose", "seed"),
 )
 """In which order ``--help`` lists options; headings follow their first option."""
 
@@ -341,6 +341,11 @@ class AuditSettings(TableFile, GateOptions, ScoreSettings):
     fail_metric: str = evaluation(
         str, "--fail-metric NAME", "Metric that --fail-above looks at.", default="statistical_parity"
     )
+    memo: Path | None = output(
+        Path | None,
+        "--memo FILE.md",
+        "Write the verdict, and what it does not say, as a paragraph.",
+    )
 
     @property
     def gate_metric(self) -> str:
@@ -569,8 +574,6 @@ class ModelSettings(TableFile, EvaluationSettings):
             raise InputError(f"--constraint must be one of {known}, not {self.constraint}")
         if self.interval == AUTO and not self.is_constrained:
             raise InputError("--interval auto is chosen for a constraint, and --constraint none has none")
-        if self.outside == "no_worse":
-            self._check_outside()
         if self.decision_threshold != "tune":
             check_number(self.decision_threshold, "--decision-threshold")
         elif self.is_at_threshold:
@@ -578,6 +581,8 @@ class ModelSettings(TableFile, EvaluationSettings):
                 f"--decision-threshold tune moves decisions away from the score at which --constraint "
                 f"{self.constraint} compares groups; use statistical_parity, or leave it out"
             )
+        if self.outside == "no_worse":
+            self._check_outside()
         if self.time_limit is not None:
             check_number(self.time_limit, "--time-limit", above=0.0)
         # A model with a term for each group cannot score a row without one.

@@ -11,7 +11,7 @@ from sklearn.metrics import accuracy_score, roc_auc_score
 
 from partialfair.cli.evaluation import Gate, ScoreEvaluation, compare_scores, evaluate
 from partialfair.cli.intervals import AUTO, interval_among
-from partialfair.cli.output import step
+from partialfair.cli.output import as_options, step
 from partialfair.cli.prepare import OUT_OF_FOLD, TRAINING, Prepared, prepare
 from partialfair.cli.settings import TrainSettings
 from partialfair.cli.train_report import TrainReport
@@ -87,6 +87,8 @@ def train(settings: TrainSettings) -> TrainReport:
         notes.general.append(chosen_alpha_note(saved))
     if settings.decision_threshold == "tune":
         notes.general.append(tuned_threshold_note(saved))
+    if saved.result_.advice is not None:
+        notes.general.append(as_options(saved.result_.advice))
     notes.general += _calibration_notes(saved, prepared, list(evaluations.values())[-1].report)
     if gate is not None:
         gate.check_measured(list(evaluations.values())[-1].report)
@@ -144,14 +146,18 @@ def _evaluate(
 def _compare(
     settings: TrainSettings, rows: Samples, first: ScoreEvaluation, scores: Floats, threshold: float
 ) -> GapDifference | None:
-    """Return by how much the gap differs under other scores; None where one of the gaps has no value."""
+    """Return by how much the gap differs under other scores; None where one of the gaps has no value.
+
+    Either model decides at a threshold of its own.
+    """
+    assert first.report.threshold is not None
     compared = compare_scores(
         settings,
         first,
         scores,
         labels=rows.y,
         positive=True,
-        threshold=threshold,
+        threshold=(first.report.threshold, threshold),
         rank_within=settings.rank_within,
         clusters=rows.clusters,
         metrics=[settings.metric],

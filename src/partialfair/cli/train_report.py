@@ -155,7 +155,7 @@ class TrainReport:
         figures = f"training gap {gap}, limit {settings.max_gap:g} ({' vs '.join(map(group_name, pair))})"
         if result.satisfied:
             return f"Constraint satisfied: {figures}"
-        reason = "" if result.obstacle is None else f"; {result.obstacle}"
+        reason = "" if result.obstacle is None else f"; {as_options(result.obstacle)}"
         if not (reason or result.satisfied_outside):
             reason = "; gaps next to the interval exceed their limits"
         return f"Constraint NOT satisfied: {figures}{reason}"
@@ -327,6 +327,8 @@ class TrainReport:
     def _small_group_advice(self) -> str | None:
         """Name the group of the worst pair that has too few members to satisfy the limit, if there is one."""
         settings, result = self.settings, self.result
+        if result.gap <= settings.max_gap:  # only gaps next to the interval are too large
+            return None
         rows = self.prepared.parts[TRAINING].with_weight()
         constraint = result.constraints[0].among(rows.groups.labels)
         members = constraint.effective_members(rows.groups, rows.row_weights, rows.y)

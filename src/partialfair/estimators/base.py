@@ -17,7 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from partialfair.constraints import Constraint
 from partialfair.data.groups import Groups
 from partialfair.data.samples import Features, Samples, n_rows_of
-from partialfair.estimators.decisions import TUNE, check_stored_decisions, find_decision_threshold
+from partialfair.data.thresholds import find_decision_threshold
+from partialfair.estimators.decisions import TUNE, check_stored_decisions
 from partialfair.estimators.inputs import (
     check_sample_groups,
     feature_name,

@@ -140,7 +140,7 @@ class ElsewhereComparison:
             f"Outside the interval the largest gap of intervals as wide, {fixed(self.before.gap)} before "
             f"({self.before.place}), {verb} {fixed(after.gap)} ({after.place}); with "
             f"{100 * after.confidence:g}% confidence, corrected for the search, it is now between "
-            f"{fixed(after.low)} and {fixed(after.high)}."
+            f"{fixed(after.low)} and {fixed(after.high)}. The change itself is not tested."
         )
 
 

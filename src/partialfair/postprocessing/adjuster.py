@@ -226,8 +226,28 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         self.result_ = replace(adjustment, calibration=after, calibration_before=before)
         return self
 
-    def transform(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
-        """Return the new scores, in the shape of X where X holds the scores."""
+    def transform(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Any:
+        """Return the new scores, in the shape of X where X holds the scores.
+
+        Returns
+        -------
+        array, Series or DataFrame
+            Of pandas where X is, with its index and names; scores of a scorer's rows are a Series, ``score``.
+        """
+        adjusted = self._adjust(X, sensitive_features)
+        if hasattr(X, "iloc"):
+            import pandas as pd
+
+            if self.scorer is not None:
+                return pd.Series(adjusted, index=X.index, name="score")
+            if isinstance(X, pd.DataFrame):
+                return pd.DataFrame(adjusted[:, None], index=X.index, columns=X.columns)
+            return pd.Series(adjusted, index=X.index, name=X.name)
+        # As transformers do: a column in, a column out.
+        return adjusted[:, None] if self.scorer is None and np.ndim(X) == 2 else adjusted
+
+    def _adjust(self, X: ArrayLike, sensitive_features: ArrayLike | None) -> Floats:
+        """Return the new score of every row."""
         check_is_fitted(self, "maps_")
         scores = self._scores(X, sensitive_features)
         groups = encode_groups(
@@ -236,10 +256,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
             missing=self.missing_groups,
             advice="; missing_groups='ignore' leaves such scores as they are",
         )
-        adjusted = apply_maps(self.maps_, scores, groups)
-        # As transformers do: a column in, a column out.
-        column = self.scorer is None and np.ndim(X) == 2
-        return adjusted[:, None] if column else adjusted
+        return apply_maps(self.maps_, scores, groups)
 
     def fit_transform(
         self,
@@ -248,27 +265,27 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         *,
         sensitive_features: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
-    ) -> Floats:
+    ) -> Any:
         """Find the maps and return the new scores of the same rows."""
         self.fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight)
         return self.transform(X, sensitive_features)
 
     @available_if(_has_scorer)
     def decision_function(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
-        """Return the new scores of a scorer's rows, as `transform` does."""
-        return self.transform(X, sensitive_features)
+        """Return the new scores of a scorer's rows, as an array."""
+        return self._adjust(X, sensitive_features)
 
     @available_if(_has_scorer)
     def predict(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> npt.NDArray[Any]:
         """Return the class that the new scores stand for, or the scores where the scorer has no classes."""
-        scores = self.transform(X, sensitive_features)
+        scores = self._adjust(X, sensitive_features)
         classes = self._scorer.classes
         return scores if classes is None else classes[(scores > self._scorer.cut).astype(np.intp)]
 
     @available_if(_has_classes)
     def predict_proba(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
         """Return the complements of new scores, and these, where the scorer gives probabilities."""
-        scores = self.transform(X, sensitive_features)
+        scores = self._adjust(X, sensitive_features)
         return np.column_stack([1 - scores, scores])
 
     @property
@@ -330,10 +347,9 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         pos_label, confidence, clusters, min_group_size, random_state
             As in `partialfair.metrics.fairness_report`.
         """
-        adjusted = self.transform(X, sensitive_features)
         return fairness_report(
             y,
-            adjusted.ravel(),
+            self._adjust(X, sensitive_features),
             sensitive_features=sensitive_features,
             interval=self.interval,
             threshold=self.constraint_threshold,

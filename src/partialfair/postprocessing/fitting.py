@@ -27,7 +27,7 @@ from partialfair.postprocessing.parity import (
     with_maps,
 )
 from partialfair.utils.checks import shown
-from partialfair.utils.text import answer_html, cut, gap_text, listed
+from partialfair.utils.text import answer_html, gap_text, listed, shorten
 from partialfair.utils.typing import ArrayLike, Floats, GapScale, GroupLabel
 
 # Over √n, what ranks of a sample are off by, simultaneously, with 95% confidence.
@@ -151,7 +151,7 @@ class Adjustment:
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"<Adjustment: {cut(self.verdict, 250)}>"
+        return f"<Adjustment: {shorten(self.verdict, 250)}>"
 
     def _repr_html_(self) -> str:
         return answer_html(str(self))

@@ -19,6 +19,7 @@ from partialfair.optimization.problems import EVERYWHERE
 from partialfair.training.remarks import (
     flat_partial_auc_warning,
     flat_scores_warning,
+    group_intercept_advice,
     idle_threshold_warning,
     small_group_warning,
 )
@@ -152,6 +153,10 @@ def fit_linear(
     grouped = [one for one in attempt.training.constraints if not one.is_adjoining]
     unconstrained, without = found.search.task.unconstrained, found.search.task.without
     reference = None if unconstrained is None else without.rows.at(unconstrained.x).counts()
+    if reference is not None and settings.group_terms is None and offset is None:
+        sign = 1.0 if settings.higher_is_better else -1.0
+        advice = group_intercept_advice(grouped, found.counts.weighted, reference.weighted, sign)
+        result = replace(result, advice=advice)
     remarks = (
         small_group_warning(grouped),
         flat_scores_warning(result, found.counts, reference),

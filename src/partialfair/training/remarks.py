@@ -17,12 +17,14 @@ the interval are selected then, in every group.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from partialfair.constraints.parity import AtThreshold
 from partialfair.data.groups import members_text
+from partialfair.data.thresholds import find_decision_threshold
 from partialfair.exceptions import (
     IdleThresholdWarning,
     OverfittedGapWarning,
@@ -39,6 +41,9 @@ from partialfair.training.result import FitResult
 from partialfair.training.statement import GroupedConstraint
 from partialfair.utils.checks import shown
 from partialfair.utils.text import listed
+
+_MUCH_ACCURACY = 0.02
+"""A loss of training accuracy below this needs no advice."""
 
 _TOO_FEW = 1 / 200
 """A ``max_gap`` is far below what a group can show that has less than this fraction of the members it
@@ -68,6 +73,59 @@ _ADVICE = {
         "max_gap or search_steps, or add features or group_terms that can close the gap"
     ),
 }
+
+
+def group_intercept_advice(
+    grouped: Sequence[GroupedConstraint], counts: WeightedScores, reference: WeightedScores, sign: float
+) -> str | None:
+    """Say that an intercept per group would recover most of the accuracy that a constraint costs; else None.
+
+    An estimate without a fit: the unconstrained scores, each group's shifted so that the middle of its
+    interval has the score 0, with the best threshold of all.
+
+    Parameters
+    ----------
+    grouped
+        The constraints.
+    counts, reference
+        Scores of the model, and of the unconstrained one, on the training rows.
+    sign
+        Of scores of the positive class.
+    """
+    at_ranks = all(one.has_metric and not hasattr(one.constraint, "threshold") for one in grouped)
+    if not (grouped and at_ranks) or counts.positive is None or reference.positive is None:
+        return None
+    accuracy, unconstrained = _best_accuracy(counts, sign), _best_accuracy(reference, sign)
+    lost = unconstrained - accuracy
+    if lost < _MUCH_ACCURACY:
+        return None
+    groups, shifted = grouped[0].groups_of(reference), reference.scores.copy()
+    for code, interval in enumerate(grouped[0].constraint.intervals(groups)):
+        rows = np.flatnonzero(groups.codes == code)
+        rows = rows[np.argsort(-reference.scores[rows], kind="stable")]
+        passed = np.cumsum(reference.weights[rows]) / reference.weights[rows].sum()
+        middle = (interval.parts[0][0] + interval.parts[-1][1]) / 2
+        at_middle = min(int(np.searchsorted(passed, middle)), rows.size - 1)
+        shifted[rows] -= reference.scores[rows[at_middle]]
+    moved = replace(reference, scores=shifted)
+    if any(one.gap(moved).value > 2 * one.constraint.max_gap for one in grouped):
+        return None
+    recovered = _best_accuracy(moved, sign)
+    if recovered - accuracy < lost / 2:
+        return None
+    return (
+        "group_terms='intercept' would recover most of the accuracy that the constraint costs, about "
+        f"{recovered:.3f} instead of {accuracy:.3f} on the training rows; prediction then needs the group, "
+        "and using it may be unlawful where you are"
+    )
+
+
+def _best_accuracy(counts: WeightedScores, sign: float) -> float:
+    """Return the accuracy with the best threshold for all groups."""
+    assert counts.positive is not None
+    scores = sign * counts.scores
+    threshold = find_decision_threshold(scores, counts.positive, counts.weights)
+    return float(np.average((scores > threshold) == counts.positive, weights=counts.weights))
 
 
 def explain_unfinished(result: FitResult) -> str | None:

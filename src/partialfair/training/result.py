@@ -15,7 +15,7 @@ from partialfair.metrics.partial import WorstGap
 from partialfair.optimization.problems import Certificate
 from partialfair.optimization.solvers import Record, Status
 from partialfair.training.named_constraints import record_of
-from partialfair.utils.text import answer_html, cut, gap_text, listed
+from partialfair.utils.text import answer_html, gap_text, listed, shorten
 from partialfair.utils.typing import Floats, GroupLabel
 
 CHOSEN_IN_TRAINING = (
@@ -23,6 +23,9 @@ CHOSEN_IN_TRAINING = (
     "that were not trained on had no say, so what they show is not touched by the choice"
 )
 """What ``interval="auto"`` means for the figures."""
+
+USUAL_TOL = 1e-4
+"""The default ``tol`` of linear models; trees have a larger one."""
 
 ROUNDING_OF_GAPS = 1e-12
 """By how much an exact gap may exceed what is allowed: sums of fractional weights are not exact."""
@@ -173,6 +176,8 @@ class FitResult:
         The objective of the constant model, whose scores are all equal: what a model without features has.
     accuracy, constant_accuracy
         Weighted training accuracy of the model and of the constant model; nan for regressors.
+    advice
+        What would recover most of the accuracy that the constraint costs, where that is known.
     """
 
     status: Status
@@ -197,6 +202,7 @@ class FitResult:
     constant_objective: float = float("nan")
     accuracy: float = float("nan")
     constant_accuracy: float = float("nan")
+    advice: str | None = None
     outside: tuple[Constraint, ...] = ()
     outside_gaps: tuple[WorstGap, ...] = ()
 
@@ -317,13 +323,22 @@ class FitResult:
         limit = self.constraints[int(np.nanargmax(self.excess))].max_gap
         # With ``enforce="surrogate"`` nothing was said of the exact gap, which may exceed its limit.
         is_met = bool(np.nanmax(self.excess) <= ROUNDING_OF_GAPS)
+        if is_met and not self.satisfied_outside:
+            pairs = zip(self.outside_gaps, self.outside, strict=True)
+            gap, next_to = max(pairs, key=lambda pair: pair[0].value - pair[1].max_gap)
+            return (
+                f"Constraint NOT satisfied outside the interval: training gap "
+                f"{gap_text(gap.value, next_to.max_gap)} at the adjoining ranks "
+                f"{ranks_text(as_interval_set(next_to.interval))}, limit {next_to.max_gap:.4g} "
+                f"({' vs '.join(map(group_name, gap.groups))})"
+            )
         of_surrogate = "" if self.enforce == "exact" else " (imposed on the surrogate)"
         pair = " vs ".join(map(group_name, worst.groups))
-        gap = min(worst.value, limit) if is_met else worst.value  # not above it by rounding alone
+        training_gap = min(worst.value, limit) if is_met else worst.value  # not above it by rounding alone
         which = "training gap nearest to its limit" if several else "training gap"
         answer = (
             f"Constraint{several} {'satisfied' if is_met else 'NOT satisfied'}{of_surrogate}: {which} "
-            f"{gap_text(gap, limit)}, limit {limit:g} ({pair})"
+            f"{gap_text(training_gap, limit)}, limit {limit:g} ({pair})"
         )
         return answer if self.satisfied_outside else f"{answer}; NOT satisfied next to the interval"
 
@@ -362,7 +377,11 @@ class FitResult:
                 f"training accuracy {self.accuracy:.4f}, of the constant model {self.constant_accuracy:.4f}"
                 + (": it is not higher" if self.accuracy <= self.constant_accuracy else "")
             )
-        last = self.history[-1]
+        if self.advice is not None:
+            lines.append(f"advice: {self.advice}")
+        last, larger = self.history[-1], ""
+        if self.tol > USUAL_TOL:
+            larger = f" ({self.tol / USUAL_TOL:g} times that of linear models by default)"
         of_point = f", surrogate constraints violated by {self.max_violation:.1e}"
         if self.search:
             of_point = f"; of the KKT point {self.kkt.objective:.6g}, exact gap {self.kkt.gap:.4g}"
@@ -370,12 +389,12 @@ class FitResult:
             f"solver: {self.status} after {last.step} steps, {last.passes:,} passes over data, "
             f"{last.seconds:.2f} s",
             f"objective {self.objective:.6g}, of the constant model {self.constant_objective:.6g}{of_point}",
-            f"KKT certificate, to be at most {self.tol:g}: {self.kkt}",
+            f"KKT certificate, to be at most {self.tol:g}{larger}: {self.kkt}",
         ]
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"<FitResult: {cut(self.verdict, 200)}; status {self.status}>"
+        return f"<FitResult: {shorten(self.verdict, 200)}; status {self.status}>"
 
     def _repr_html_(self) -> str:
         return answer_html(str(self))

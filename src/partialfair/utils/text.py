@@ -54,11 +54,7 @@ def json_visible(text: str) -> str:
 def message_text(message: str, most: int = LONGEST_MESSAGE) -> str:
     """Return a message on one line, visible, and cut where it is longer than messages are."""
     # Cut first as well: escapes would make a long text up to six times as long.
-    return cut(visible(" ".join(message[: most + 1].split("\n"))), most)
-
-
-def cut(text: str, most: int) -> str:
-    """Return text of at most so many characters."""
+    text = visible(" ".join(message[: most + 1].split("\n")))
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -73,17 +69,17 @@ def listed(texts: Sequence[str], most: int = 3) -> str:
     return " and ".join(filter(None, [", ".join(first[:-1]), *first[-1:]]))
 
 
-def shorten(text: str, most: int = 40) -> str:
-    """Write a text on one line; of a long one the end is left out."""
-    line = " ".join(text.split()) or "(blank)"
-    return line if len(line) <= most else f"{line[: most - 1]}…"
-
-
 def reads_as_negative(label: object) -> bool:
     """Whether a label is text whose first word stands for the negative: "no", "denied", "not hired"."""
     # The first word decides: "not hired" and "no_offer" are negative.
     words = str(label).lower().replace("_", " ").replace("-", " ").split()
     return isinstance(label, str) and bool(words) and words[0] in _NEGATIVE
+
+
+def shorten(text: str, most: int = 40) -> str:
+    """Write a text on one line; of a long one the end is left out."""
+    line = " ".join(text.split()) or "(blank)"
+    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def fixed(value: float, digits: int = 3) -> str:

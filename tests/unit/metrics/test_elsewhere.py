@@ -116,6 +116,7 @@ def test_direction_and_sentences():
     assert change.before.gap == 0.0
     assert "0.000 before" in change.statement
     assert "rises to" in change.statement
+    assert change.statement.endswith("The change itself is not tested.")
 
 
 def test_nothing_elsewhere_and_small_groups():

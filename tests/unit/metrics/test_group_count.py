@@ -120,6 +120,6 @@ OF_THREE_GROUPS = {
 def test_groups_that_are_encoded_are_not_encoded_again(call, monkeypatch):
     expected = call({"sensitive_features": NAMES})
     groups = encode_groups(NAMES)
-    monkeypatch.setattr("partialfair.metrics.inputs.encode_groups", None)
+    monkeypatch.setattr("partialfair.data.groups._encode_column", None)
     found = call({"sensitive_features": groups})
     np.testing.assert_array_equal(np.asarray(found, dtype=str), np.asarray(expected, dtype=str))  # nan is nan

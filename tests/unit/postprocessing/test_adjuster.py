@@ -3,6 +3,7 @@
 import itertools
 import json
 import warnings
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -431,3 +432,35 @@ def test_warnings_are_none_for_ordinary_data(people):
 def test_scores_in_rows_of_different_lengths_are_refused():
     with pytest.raises(InputError, match="must have one dimension, not rows of different lengths"):
         PartialParityAdjuster().fit([[0.1, [0.2]]] * 6, sensitive_features=list("aabbab"))
+
+
+class TestPandas:
+    """What comes in as pandas goes out as pandas, with the index."""
+
+    index = pd.Index([f"row {k}" for k in range(200)], name="id")
+    groups = np.repeat(["a", "b"], 100)
+    scores = np.random.default_rng(0).normal(size=200) + (groups == "a")
+    settings: ClassVar = {"interval": (0.1, 0.5), "max_gap": 0.3}
+
+    def test_scores(self):
+        adjuster = PartialParityAdjuster(**self.settings)
+        expected = adjuster.fit_transform(self.scores, sensitive_features=self.groups)
+        assert isinstance(expected, np.ndarray)
+        series = pd.Series(self.scores, index=self.index, name="risk")
+        moved = adjuster.fit_transform(series, sensitive_features=self.groups)
+        pd.testing.assert_series_equal(moved, pd.Series(expected, index=self.index, name="risk"))
+        frame = adjuster.transform(series.to_frame(), self.groups)
+        pd.testing.assert_frame_equal(frame, moved.to_frame())
+
+    def test_a_scorers_rows(self):
+        X = pd.DataFrame({"x": self.scores, "y": 1.0}, index=self.index)
+        model = LogisticRegression().fit(X, self.scores > 0.5)
+        adjuster = PartialParityAdjuster(scorer=model, **self.settings)
+        moved = adjuster.fit_transform(X, sensitive_features=self.groups)
+        assert moved.index.equals(self.index)
+        assert moved.name == "score"
+        # As of scikit-learn's classifiers, these are arrays.
+        np.testing.assert_array_equal(adjuster.decision_function(X, self.groups), moved.to_numpy())
+        assert isinstance(adjuster.predict(X, self.groups), np.ndarray)
+        report = adjuster.report(X, sensitive_features=self.groups)
+        assert report["statistical_parity"].value <= 0.3 + 1e-12
