@@ -23,7 +23,7 @@ def main(directory: Path) -> None:
         for name in PICTURES:
             shutil.copy(Path(made) / name, directory / f"demo_{name}")
         browser = driver.chromium.launch(executable_path=chromium, chromium_sandbox=False)
-        page = browser.new_page(viewport={"width": 1240, "height": 1460}, device_scale_factor=1.25)
+        page = browser.new_page(viewport={"width": 1440, "height": 2090})
         page.goto((Path(made) / "demo.html").as_uri())
         page.screenshot(path=directory / "demo_page.png")
         browser.close()

@@ -83,7 +83,7 @@ class TestTrainRefuses:
             (
                 lambda f: {"sex": np.where(f.index < 3, "f", "m")},
                 ["--test-size", 0],
-                ["only group 'm' is large enough", "'f' has 1.2", "--min-group 10"],
+                ["only group 'm' is large enough", "'f' has 1 effective", "--min-group 10"],
             ),
             (
                 lambda f: {"hired": np.where((f["sex"] == "f") & (f.index > 9), "no", f["hired"])},

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from partialfair import PartialFairClassifier, fairness_path
 from partialfair.estimators.fitted_path import (
     certify_places,
     estimate_rows_needed,
@@ -137,3 +138,18 @@ def test_rows_needed():
     assert estimate_rows_needed(1000, [0.05], [0.0513], 0.1) == 1100
     assert estimate_rows_needed(1000, [0.05], [0.01], 0.1) == 1100
     assert estimate_rows_needed(1000, [0.1, math.nan], [0.1, math.nan], 0.1) is None
+
+
+def test_where_an_estimate_is_close_to_the_limit_no_number_of_rows_is_advised():
+    """The number would be noise: a millionth more or less of the estimate changes it a thousand times."""
+    rng = np.random.default_rng(0)
+    groups = rng.choice(["a", "b"], 2000)
+    X = rng.normal(size=(2000, 2)) + np.outer(groups == "a", [1, 0])
+    y = X.sum(axis=1) + rng.normal(size=2000) > 0.5
+    clf = PartialFairClassifier(interval=(0.1, 0.6))
+    path = fairness_path(clf, X, y, sensitive_features=groups, max_gaps=[0.3], random_state=0)
+    least = min(path.gap(point).value for point in path.points)
+    said = path.explain_shortfall(least + 1e-4, 0.05)
+    assert "a realistic sample cannot decide" in said
+    assert "rows held out would do" not in said
+    assert "rows held out would do" in path.explain_shortfall(least + 0.1, 0.05)

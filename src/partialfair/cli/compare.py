@@ -33,6 +33,7 @@ from partialfair.metrics.catalogue import METRICS
 from partialfair.report.page_data import interval_changes
 from partialfair.report.pages import audit_page
 from partialfair.report.sections import Section, gap_cells, interval_title, notes_section
+from partialfair.report.verdict import Outcome
 from partialfair.utils.text import visible
 
 if TYPE_CHECKING:
@@ -125,8 +126,18 @@ class Comparison:
             headline=f"{n_rows:,} rows in {n_groups} groups; {first.subject}",
             sections=[self._differences_section(), *notes_section(notes)],
             shown=len(names) - 1,
+            outcomes={name: Outcome(claim=self._claim(k)) for k, name in enumerate(names[1:])},
             changes=changes,
         )
+
+    def _claim(self, k: int) -> str:
+        """Say by how much the parity gap of a model differs from the first one's, and what that shows."""
+        comparison = self.differences[k]
+        if "statistical_parity" in comparison.omitted:
+            return ""
+        _, difference, interval, verdict = difference_cells(comparison["statistical_parity"])
+        percents = interval_title(comparison.confidence)
+        return f"Its gap minus that of {self.names[0]} is {difference} ({percents} {interval}): {verdict}."
 
     def _differences_section(self) -> Section:
         """Return by how much the gaps differ from the first model's, with confidence intervals."""
@@ -142,6 +153,7 @@ class Comparison:
             ("model", "metric", "difference", percents, "verdict"),
             f"Gap minus that of {self.names[0]}, on the audited interval: below 0 the model has a smaller "
             "gap. The intervals are those of the difference, on the same rows under both models.",
+            is_open=True,
         )
 
     def _rank_curves(self) -> Figure:

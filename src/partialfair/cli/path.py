@@ -18,7 +18,7 @@ from partialfair.cli.prepare import Prepared, prepare
 from partialfair.cli.settings import SCORINGS, PathSettings
 from partialfair.cli.train_report import HELD_OUT_FILE, MODEL, OUT_OF_FOLD_FILE
 from partialfair.cli.training import Notes, build_estimator, chosen_alpha_note, fit_path
-from partialfair.cli.verdict import Change, Side, print_before_after, quality_text
+from partialfair.cli.verdict import Change, Side, difference_sentence, print_before_after, quality_text
 from partialfair.data.groups import group_name
 from partialfair.estimators.path import FairnessPath, PathPoint
 from partialfair.exceptions import InputError
@@ -136,7 +136,9 @@ class Frontier:
         return csv_text(self.prepared.scored(scores))
 
     def page(self) -> str:
-        """Return the interactive page."""
+        """Return the interactive page; the model of "After" is shown first."""
+        rows = f"{self.models.evaluated_on.replace(' ', '-')} rows"
+        difference = self.change.difference
         return path_page(
             self.models,
             confidence=self.settings.confidence,
@@ -147,6 +149,10 @@ class Frontier:
                 *notes_section([*self.notes.general, *self.notes.fits]),
             ],
             chosen=self.chosen,
+            shown=self.after,
+            claim=""
+            if difference is None
+            else difference_sentence(difference, self.settings.confidence, rows),
             warning=self.refusal,
         )
 

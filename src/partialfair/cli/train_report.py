@@ -18,7 +18,7 @@ from partialfair.cli.prepare import OUT_OF_FOLD, TRAINING, Prepared
 from partialfair.cli.report_text import print_metrics, print_omitted, report_record
 from partialfair.cli.settings import TrainSettings
 from partialfair.cli.training import Notes
-from partialfair.cli.verdict import Change, Side, print_before_after, quality_text
+from partialfair.cli.verdict import Change, Side, difference_sentence, print_before_after, quality_text
 from partialfair.data.groups import group_name
 from partialfair.data.intervals import as_interval_set, ranks_text
 from partialfair.estimators import FitResult
@@ -231,7 +231,7 @@ class TrainReport:
         return audit_page(
             {name: each.report for name, each in self.compared.items()},
             title=f"Model of {self.prepared.path.name}",
-            headline=f"{self.headline}; judged on rows {part}",
+            headline=f"{self.headline}; evaluated on rows {part}",
             sections=[
                 Section("How good the models are", quality, ("model", "rows", "accuracy", "AUC")),
                 fits_section({model: self.result}, self.settings.metric),
@@ -257,7 +257,11 @@ class TrainReport:
         quality = [("accuracy", fixed(each.accuracy)), ("AUC", fixed(each.auc))]
         if name != self.last[0]:
             return Outcome(quality)
-        return Outcome(quality, self.result.satisfied, self.settings.max_gap, self.result.gap)
+        claim, difference = "", self.change.difference
+        if difference is not None:
+            rows = f"{self.last[1].replace(' ', '-')} rows"
+            claim = difference_sentence(difference, each.report.confidence, rows)
+        return Outcome(quality, self.result.satisfied, self.settings.max_gap, self.result.gap, claim)
 
     def _rank_curves(self) -> Figure:
         reports = {f"{model} ({self.last[1]})": each.report for model, each in self.compared.items()}

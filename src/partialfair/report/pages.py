@@ -116,6 +116,8 @@ def path_page(
     headline: str | None = None,
     sections: Sequence[Section] = (),
     chosen: PathPoint | None = None,
+    shown: PathPoint | None = None,
+    claim: str = "",
     warning: str | None = None,
 ) -> str:
     """Return the page of a path of models, evaluated on its validation rows.
@@ -129,7 +131,11 @@ def path_page(
     title, headline, sections
         As in `audit_page`.
     chosen
-        The point that is marked and shown first; by default the strictest whose fit converged.
+        The point that is marked.
+    shown
+        The point that is shown first; by default the one chosen, else the strictest whose fit converged.
+    claim
+        One more sentence of its verdict.
     warning
         What stands in red on top.
     """
@@ -141,9 +147,12 @@ def path_page(
     done = [k for k, point in enumerate(points) if point.model.result_.status in GOOD]
     check_reports(reports)
     # The choice, else the strictest model whose fit ended well, else the last.
-    shown = points.index(chosen) if chosen is not None else done[-1] if done else len(points) - 1
+    first_shown = shown or chosen or points[done[-1] if done else -1]
     scores = {name: point.scores for name, point in zip(names, points, strict=True)}
-    outcomes = {name: _outcome(path, point) for name, point in zip(names, points, strict=True)}
+    outcomes = {
+        name: _outcome(path, point, claim if point is first_shown else "")
+        for name, point in zip(names, points, strict=True)
+    }
     first = reports[names[0]]
     changes = interval_changes(
         scores,
@@ -166,21 +175,21 @@ def path_page(
                 path.record.metric,
                 [point.training_gap for point in points],
             ),
-            *(sections or _own_sections(path, points[shown])),
+            *(sections or _own_sections(path, first_shown)),
         ],
-        shown=shown,
+        shown=points.index(first_shown),
         warning=warning,
         changes=changes,
     )
 
 
-def _outcome(path: FairnessPath, point: PathPoint) -> Outcome:
+def _outcome(path: FairnessPath, point: PathPoint, claim: str) -> Outcome:
     """Return how good a model of a path is, and how its fit ended."""
     rows = path.validation
     quality = [(path.scoring.replace("_", " "), fixed(point.score)), ("±", fixed(point.error))]
     if not is_regressor(point.model) and path.scoring != "roc_auc" and len(np.unique(rows.y)) > 1:
         quality.append(("AUC", fixed(roc_auc_score(rows.y, point.scores, sample_weight=rows.weights))))
-    return Outcome(quality, point.model.result_.satisfied, point.max_gap, point.training_gap)
+    return Outcome(quality, point.model.result_.satisfied, point.max_gap, point.training_gap, claim)
 
 
 def _own_sections(path: FairnessPath, shown: PathPoint) -> list[Section]:

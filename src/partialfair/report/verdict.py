@@ -34,7 +34,8 @@ class Outcome:
     Attributes
     ----------
     quality
-        How good it is: names of measures and their values, as they are to be read; empty if unknown.
+        How good it is: names of measures and their values, as they are to be read; if empty, the card shows
+        accuracy and AUC of the report's rows.
     satisfied, limit, training_gap
         Whether its constraint is satisfied (None without one), and the largest gap allowed and the exact gap
         in training.
@@ -80,7 +81,8 @@ def summaries_html(
     seen_in_training: bool,
 ) -> str:
     """Return the verdicts and cards of all models; the page's script shows those of one."""
-    known = {name: outcomes.get(name) or Outcome(_quality(report)) for name, report in reports.items()}
+    known = {name: outcomes.get(name) or Outcome() for name in reports}
+    quality = {name: one.quality or _quality(reports[name]) for name, one in known.items()}
     elsewhere = {name: report.elsewhere() for name, report in reports.items()}
     first = next(iter(reports))
     parts = []
@@ -89,7 +91,7 @@ def summaries_html(
         gaps = {each: elsewhere[each] for each in compared}
         cards = [
             _gap_card({each: reports[each] for each in compared}, metric, seen_in_training),
-            *_quality_card({each: known[each].quality for each in compared}),
+            *_quality_card({each: quality[each] for each in compared}),
             *_elsewhere_card(gaps, seen_in_training),
             _constraint_card(known[name], report, metric),
         ]
@@ -98,7 +100,7 @@ def summaries_html(
         parts.append(
             f'<section class="summary" data-model="{k}"{"" if k == shown else " hidden"}>\n'
             f'<h2>{escape(title)}</h2>\n<p class="verdict">{escape(headline)}</p>\n'
-            f"<p>{escape(' '.join(filter(None, others)))}</p>\n"
+            f'<ul class="claims">{"".join(f"<li>{escape(each)}</li>" for each in others if each)}</ul>\n'
             f'<div class="cards">{"".join(card.html() for card in cards)}</div>\n</section>'
         )
     return "\n".join(parts)
@@ -129,7 +131,7 @@ def _verdict(
     metric: str,
     seen_in_training: bool,
 ) -> list[str]:
-    """Return the sentence in large type, then what may be claimed, and what became of other intervals."""
+    """Return the sentence in large type, then what may be claimed, and the gaps of other intervals."""
     answer = []
     if outcome.satisfied is not None:
         answer.append(f"Constraint {_SATISFIED[outcome.satisfied]}: {_trained(outcome, metric)}.")
@@ -142,7 +144,7 @@ def _verdict(
     moved = ElsewhereComparison(*known).statement if len(known) == 2 else ""
     if len(elsewhere) == len(known) == 1:
         moved = known[0].statement
-    return [" ".join([*answer, verdict.headline]), verdict.claim, moved, outcome.claim]
+    return [" ".join([*answer, verdict.headline]), verdict.claim, outcome.claim, moved]
 
 
 def _trained(outcome: Outcome, metric: str) -> str:

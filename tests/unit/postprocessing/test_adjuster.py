@@ -169,7 +169,8 @@ def cheapest_crossing(scores, groups, threshold, interval, max_gap):
     )
 
 
-@pytest.mark.filterwarnings("ignore::partialfair.exceptions.IdleThresholdWarning")  # of some seeds
+# The cheapest may be that all of the interval are selected, of which the metric warns.
+@pytest.mark.filterwarnings("ignore::partialfair.exceptions.IdleThresholdWarning")
 @pytest.mark.parametrize("seed", range(20))
 def test_at_one_threshold_the_cheapest_people_cross(seed):
     rng = np.random.default_rng(seed)

@@ -144,7 +144,7 @@ const metricsText = () => {
   if (bands)
     parts.push(
       `Limits: ${reach}. “interval”: of this gap alone, as audited. “band”: simultaneously for all intervals, ` +
-        "because another one was chosen; longer for that reason. “As audited” has further limits, and says what each claims.",
+        "pairs and thresholds, where others were chosen than audited; longer for that reason. “As audited” has further limits, and says what each claims.",
     );
   else parts.push("No limits: the model was trained on these rows.");
   if (shownModel().hasLabels)
