@@ -30,8 +30,10 @@ def check_decision_threshold(estimator: Any) -> None:
         if given != 0.0:
             raise InputError("decision_threshold is for classifiers: a regressor makes no decisions")
         return
+    if given != TUNE:
+        return
     bound = [one for one in estimator._read_constraints() if hasattr(one, "threshold")]
-    if given == TUNE and bound:
+    if bound:
         raise InputError(
             f"decision_threshold={TUNE!r} moves decisions away from the score at which "
             f"{type(bound[0]).__name__} compares groups; give a number, or a constraint about ranks "
