@@ -10,8 +10,13 @@ import pytest
 from rich.console import Console
 
 from partialfair.cli.output import PlainTable
-from partialfair.cli.verdict import difference_sentence
-from partialfair.metrics import GapDifference, compare_gaps, partial_statistical_parity_difference
+from partialfair.cli.verdict import Side, difference_sentence
+from partialfair.metrics import (
+    GapDifference,
+    compare_gaps,
+    fairness_report,
+    partial_statistical_parity_difference,
+)
 from tests.cli.conftest import BAND, TRAIN
 
 ASKED = (*TRAIN[:-1], 0.1, "--out", "out")
@@ -19,6 +24,23 @@ ASKED = (*TRAIN[:-1], 0.1, "--out", "out")
 
 def difference(value, low, high):
     return GapDifference("statistical_parity", 0.5, 0.5 + value, value, low, high, low, high, 0.5)
+
+
+@pytest.mark.parametrize("limit", [None, 0.1, 0.999])
+def test_what_an_interval_says_of_the_limit(limit):
+    rng = np.random.default_rng(0)
+    groups = np.repeat(["A", "B"], 200)
+    scores = rng.normal(size=400) + (groups == "A")
+    report = fairness_report(
+        None, scores, sensitive_features=groups, interval=(0.2, 0.6), n_resamples=100, random_state=0
+    )
+    row = report["statistical_parity"]
+    assert 0.1 < row.high < 0.999
+    words = Side("After", "", report, limit).gap_in_words("statistical_parity", unseen=True)
+    assert "B is worse off." in words
+    assert ("reaches above the limit 0.1" in words) == (limit == 0.1)
+    assert ("lies within the limit 0.999" in words) == (limit == 0.999)
+    assert "limit" not in Side("After", "", report, limit).gap_in_words("statistical_parity", unseen=False)
 
 
 @pytest.mark.parametrize(

@@ -230,6 +230,7 @@ class Frontier:
                 f"{when}, {point.allowed}",
                 quality_text(point.score, SCORINGS[settings.scoring]),
                 self.models.report(point, settings.confidence),
+                None if point.max_gap == float("inf") else point.max_gap,
             )
             for when, point in zip(("Before", "After"), self.sides, strict=True)
         )

@@ -286,15 +286,18 @@ class TrainReport:
             out.print()
         for note in self.notes.overfitted:
             out.print(note_line(note))
-        names = ["No constraint"]
+        sides: list[tuple[str, float | None]] = [("No constraint", None)]
         if settings.is_constrained:
-            names = ["Before, no constraint", f"After, max gap {settings.max_gap:g}"]
-        sides = tuple(
-            Side(name, quality_text(each.accuracy), each.report)
-            for name, each in zip(names, self.compared.values(), strict=True)
+            sides = [
+                ("Before, no constraint", None),
+                (f"After, max gap {settings.max_gap:g}", settings.max_gap),
+            ]
+        models = tuple(
+            Side(name, quality_text(each.accuracy), each.report, limit)
+            for (name, limit), each in zip(sides, self.compared.values(), strict=True)
         )
         rows = f"{part.replace(' ', '-')} rows"
-        print_before_after(out, sides, metric, rows, self.change, unseen=unseen)
+        print_before_after(out, models, metric, rows, self.change, unseen=unseen)
         if report.coverage:
             out.print(f"{part}: {report.coverage}")
         if self.gate is not None:

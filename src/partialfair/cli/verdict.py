@@ -18,11 +18,28 @@ from partialfair.utils.text import fixed
 
 @dataclass(frozen=True)
 class Side:
-    """A model before or after: what it is called, how good it is, and its gaps on some rows."""
+    """A model before or after: what it is called, how good it is, its gaps on some rows, and its limit."""
 
     name: str
     quality: str
     report: FairnessReport
+    limit: float | None = None
+
+    def gap_in_words(self, metric: str, *, unseen: bool) -> str:
+        """Say how large the gap is, who is worse off and, on unseen rows, what that says of the limit."""
+        row = self.report[metric]
+        sentences = [gap_sentence(self.report, metric, unseen=unseen)]
+        if row.value > 0 and row.worse_off is not None:
+            sentences.append(f"{group_name(row.worse_off)} is worse off.")
+        if unseen and self.limit is not None and not np.isnan(row.value):
+            # A satisfied constraint is about training rows, and is easily read as a claim about new data.
+            sentences.append(
+                f"The confidence interval lies within the limit {self.limit:g}."
+                if row.high <= self.limit
+                else f"The confidence interval reaches above the limit {self.limit:g}: that the limit holds "
+                "on new data is not shown."
+            )
+        return " ".join(sentences)
 
 
 @dataclass(frozen=True)
@@ -108,7 +125,7 @@ def print_before_after(
         if metric in side.report.omitted:
             out.print(f"{METRICS[metric].title} {side.report.omitted[metric]}\n")
         else:
-            out.print(f"{gap_sentence(side.report, metric, unseen=unseen)}\n")
+            out.print(f"{side.gap_in_words(metric, unseen=unseen)}\n")
     if change.difference is not None:
         out.print(f"{difference_sentence(change.difference, sides[-1].report.confidence, rows)}\n")
     if (sentence := change.elsewhere_sentence(unseen=unseen)) is not None:

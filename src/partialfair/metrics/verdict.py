@@ -127,7 +127,7 @@ def summarize_report(report: FairnessReport) -> str:
     if report.coverage:
         parts.append(f"Not included: {report.coverage}.")
     parts.append(
-        f"{report.assurance} Other intervals of ranks were not examined, and a gap does not say why it is "
+        f"{report.assurance} This says nothing of other intervals of ranks, and a gap does not say why it is "
         "there."
     )
     return " ".join(filter(None, parts))
