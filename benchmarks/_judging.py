@@ -6,6 +6,7 @@ fast enough for a search, and by `partialfair.metrics`, which has the last word 
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,6 +16,7 @@ from numba import njit
 
 from _data import CONSTRAINTS
 from partialfair import PartialFairClassifier
+from partialfair.exceptions import IdleThresholdWarning
 from partialfair.metrics import partial_demographic_parity_difference, partial_statistical_parity_difference
 
 ROUNDING = 1e-12
@@ -153,7 +155,9 @@ class Case:
             "gap_scale": self.scale,
         }
         if self.kind == "pDP":
-            return partial_demographic_parity_difference(None, scores, threshold=0.0, **asked)
+            with warnings.catch_warnings():  # a search may pass through scores that are all on one side of 0
+                warnings.simplefilter("ignore", IdleThresholdWarning)
+                return partial_demographic_parity_difference(None, scores, threshold=0.0, **asked)
         return partial_statistical_parity_difference(None, scores, **asked)
 
     def keeps(self, scores: Any) -> bool:

@@ -30,7 +30,7 @@ def difference(value, low, high):
 def test_what_an_interval_says_of_the_limit(limit):
     rng = np.random.default_rng(0)
     groups = np.repeat(["A", "B"], 200)
-    scores = rng.normal(size=400) + (groups == "A")
+    scores = rng.normal(size=400) + 0.2 * (groups == "A")
     report = fairness_report(
         None, scores, sensitive_features=groups, interval=(0.2, 0.6), n_resamples=100, random_state=0
     )
