@@ -61,7 +61,7 @@ def test_a_certified_model_and_its_record(fitted, people):
     assert told.at_most <= told.max_gap == 0.5
     assert (told.n_models, told.confidence, told.scoring) == (9, 0.95, "accuracy")
     assert 1 <= told.n_certified <= 9
-    assert str(result).startswith("with 95 % confidence the gap of new people is at most 0.5: ")
+    assert str(result).startswith("With 95 % confidence the gap of new people is at most 0.5\n")
     assert fitted.get_params()["enforce"] == result.enforce == "population"
     _, held_out = held_out_of(people)
     assert told.n_rows == held_out.n
