@@ -294,7 +294,7 @@ class FairnessPath:
         return find_best(enough).model
 
     def _check_evaluated(self) -> None:
-        """Refuse to choose by a gap that is not evaluated for any model: a 0 there is no merit."""
+        """Refuse to choose by a gap that is not evaluated for any model: a 0 there is not a merit."""
         rows = [self.gap(point) for point in self.points]
         if all(row.reason for row in rows):
             raise InputError(

@@ -1,4 +1,4 @@
-"""Measure the largest gap outside a constrained interval: a constraint may move the gap to ranks beside it.
+"""Measure the largest gap outside a constrained interval: a constraint may move the gap to ranks next to it.
 
 Let the interval be ``w`` wide, and ``[p, q)`` a piece of the ranks that it leaves. What is wanted is the
 largest gap over **all** intervals of width w in the piece (over the piece itself where it is shorter), at any
@@ -175,7 +175,7 @@ def gap_elsewhere(
 ) -> GapElsewhere | None:
     """Return the largest statistical-parity gap over intervals as wide as a given one that do not overlap it.
 
-    A constraint on an interval may move the gap to the ranks beside it. This is the exact maximum over all
+    A constraint on an interval may move the gap to the ranks next to it. This is the exact maximum over all
     positions of an interval of the same width outside the given one; where a piece of the other ranks is
     shorter, over that piece; and for a union of intervals over the pieces of its complement.
 

@@ -1,4 +1,4 @@
-"""Metrics at a threshold whose rank lies outside the interval are not evaluated: their 0 is no merit."""
+"""Metrics at a threshold whose rank lies outside the interval are not evaluated: their 0 is not a merit."""
 
 import math
 
