@@ -42,6 +42,8 @@ from partialfair.metrics import (
     partial_statistical_parity_difference,
 )
 from partialfair.optimization.problems import Problem
+from partialfair.optimization.solvers import Solver
+from partialfair.optimization.solvers.result import Run
 
 ALPHA, MAX_GAP = 1e-4, 0.05
 
@@ -92,9 +94,9 @@ def stated(train: Part, data: Dataset, constraint: str | None, **settings: Any) 
     """Return the problem that the classifier solves."""
     captured: list[Problem] = []
 
-    class Capture:
-        def solve(self, problem: Problem, start: Any, **_: Any) -> Any:
-            captured.append(problem)
+    class Capture(Solver):
+        def iterate(self, run: Run, x: Any) -> Any:
+            captured.append(run.problem)
             raise StopIteration
 
     clf = PartialFairClassifier(
