@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_pa
 from partialfair.constraints import DemographicParity, StatisticalParity
 from partialfair.metrics.partial import WorstGap
 from partialfair.postprocessing import PartialParityAdjuster
-from partialfair.utils.text import answer_html, gap_text
+from partialfair.utils.text import gap_text
 
 INTERVAL = (0.1, 0.5)
 
@@ -122,10 +123,28 @@ def test_notebooks_escape_names(rows):
     for one in (path, path.points[-1].model.result_, adjuster.result_):
         html = one._repr_html_()
         assert "<script>" not in html
-        assert html.startswith("<div><p><strong>")
-    assert "<table" in path._repr_html_()
+        assert html.count("<table>") == html.count("<img ") == 1
+        assert len(html) < 100_000
     assert "&lt;script&gt;" in adjuster.result_._repr_html_()
-    assert answer_html("one") == "<div><p><strong>one</strong></p></div>"
+    shown = re.sub("<[^>]*>", " ", path._repr_html_())
+    for point in path.points:
+        assert f"{path.gap(point).value:.3f} ({path.gap(point).low:.3f} to" in shown
+    first, *_, last = sorted((path.gap(point).value for point in path.points), reverse=True)
+    assert shown.split()[:2] == ["Gap", f"{first:.3f}"]
+    assert f"down to gap {last:.3f} at accuracy" in shown
+
+
+def test_notebooks_show_the_gaps_of_all_constraints_and_their_limits(result):
+    outside = {"outside": (StatisticalParity((0.5, 0.9), 0.2),)}
+    outside["outside_gaps"] = (WorstGap(0.15, ("North", "South"), 0.1, (0.6, 0.7)),)
+    shown = with_gap(result, 0.05, **outside)._repr_html_()
+    cells = [re.findall("<td[^>]*>([^<]*)", row) for row in shown.split("<tr>")[2:]]
+    assert [(training_gap, limit) for _, training_gap, limit, _ in cells] == [
+        ("0.05", "0.1"),
+        ("0.15", "0.2"),
+    ]
+    assert "<img" not in shown  # models of the search have one gap, which could be of either constraint
+    assert "<table>" not in with_gap(result)._repr_html_()
 
 
 @pytest.mark.parametrize(

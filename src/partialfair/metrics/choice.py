@@ -85,7 +85,8 @@ class IntervalChoice:
             percents = 100 * self.candidates["low"]
             ax.plot(percents, self.candidates["gap"], marker=".")
             ax.plot([100 * low], [self.gap], "o", color="#D62728", markersize=9, fillstyle="none")
-            ax.set(xlabel="the interval begins at rank (%)", ylabel="gap", ylim=(0, None))
+            ax.set(xlabel="the interval begins at rank (%)", ylabel="gap")
+            ax.set_ylim(0, 1.1 * ax.get_ylim()[1])
 
         statement = self.statement[0].upper() + self.statement[1:] + "."
         return result_html(f"Ranks {100 * low:.4g}–{100 * high:.4g}%. {statement}", ["", ""], rows, draw=draw)

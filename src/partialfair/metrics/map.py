@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 # Widths of which the largest gap is shown; the first is that of the verdict.
 _WIDTHS = (0.25, 0.1, 0.5)
 
+# Groups shown of a curve, from either end.
+_MOST_ROWS = 6
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RankCurve:
@@ -48,6 +51,22 @@ class RankCurve:
 
     def __repr__(self) -> str:
         return f"<RankCurve of {len(self.labels)} groups at {self.thresholds.size:,} thresholds>"
+
+    def _repr_html_(self) -> str:
+        spread = np.ptp(self.ranks, axis=1)
+        widest = 1 + int(np.argmax(spread[1:-1]))  # at a score, not at an end
+        order = np.argsort(-self.ranks[widest])
+        first, last = (shorten(group_name(self.labels[k])) for k in order[[0, -1]])
+        side = "above" if self.higher_is_better else "below"
+        verdict = (
+            f"Ranks differ by up to {fixed(spread[widest])}: {first} and {last}, at the score "
+            f"{self.thresholds[widest]:.4g}."
+        )
+        rows = [[group_name(self.labels[k]), fixed(self.ranks[widest, k])] for k in order]
+        shown = [*rows[:_MOST_ROWS], *rows[_MOST_ROWS:][-_MOST_ROWS:]]
+        return result_html(
+            verdict, ["group", f"proportion {side} it"], shown, draw=lambda ax: self.plot(ax=ax)
+        )
 
     def plot(self, *, ax: Axes | None = None, **options: Any) -> Axes:
         """Draw the curve; see `partialfair.plotting.plot_rank_curve`, which names the options."""

@@ -64,7 +64,7 @@ def plot_path(
             alpha=0.9,
             label=f"alpha = {alpha:g}" if several else None,
         )
-    ax.set_xlabel(f"gap on rows {path.evaluated_on} ({confidence:.0%} intervals); numbers: max_gap")
+    ax.set_xlabel(f"gap on rows {path.evaluated_on} ({confidence:.0%} intervals)\nnumbers: max_gap")
     ax.set_ylabel(f"{path.scoring.replace('_', ' ')} on rows {path.evaluated_on}")
     ax.set_xlim(left=0)
     if several:

@@ -291,6 +291,10 @@ def _line(one: ScoreMap, low: float, high: float) -> tuple[Floats, Floats]:
 
 
 def _limits(maps: Sequence[ScoreMap]) -> tuple[float, float]:
-    ends = np.concatenate([[one.knots[0], one.values[0], one.knots[-1], one.values[-1]] for one in maps])
+    # Where scores move; beyond, all lines are the diagonal.
+    moved = [(one, one.knots != one.values) for one in maps]
+    ends = np.concatenate([[*one.knots[at], *one.values[at], *np.ravel(one.inside)] for one, at in moved])
+    if not ends.size:
+        ends = np.concatenate([one.knots for one in maps])
     room = _BEYOND * float(np.ptp(ends)) or 1.0
     return float(ends.min() - room), float(ends.max() + room)

@@ -223,7 +223,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
             calibrate(given, y, classes, groups, sample_weight)
             for given in (apply_maps(self.maps_, scores, groups), scores)
         )
-        self.result_ = replace(adjustment, calibration=after, calibration_before=before)
+        self.result_ = replace(adjustment, calibration=after, calibration_before=before, maps=self.maps_)
         return self
 
     def transform(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Any:

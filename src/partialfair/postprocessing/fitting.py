@@ -27,7 +27,8 @@ from partialfair.postprocessing.parity import (
     with_maps,
 )
 from partialfair.utils.checks import shown
-from partialfair.utils.text import answer_html, gap_text, listed, shorten
+from partialfair.utils.notebook import result_html
+from partialfair.utils.text import gap_text, listed, shorten
 from partialfair.utils.typing import ArrayLike, Floats, GapScale, GroupLabel
 
 # Over √n, what ranks of a sample are off by, simultaneously, with 95% confidence.
@@ -73,6 +74,8 @@ class Adjustment:
         Groups with too few members in the interval: their scores stay, and the constraint excludes them.
     calibration, calibration_before
         What scores mean in each group, after and before; None unless y was given and has two classes.
+    maps
+        Those of the adjuster, which notebooks draw.
     """
 
     constraint: str
@@ -90,6 +93,7 @@ class Adjustment:
     small_groups: tuple[GroupLabel, ...] = ()
     calibration: CalibrationByGroup | None = None
     calibration_before: CalibrationByGroup | None = None
+    maps: tuple[ScoreMap, ...] = ()
 
     @property
     def gap(self) -> float:
@@ -154,7 +158,19 @@ class Adjustment:
         return f"<Adjustment: {shorten(self.verdict, 250)}>"
 
     def _repr_html_(self) -> str:
-        return answer_html(str(self))
+        from partialfair.plotting import plot_score_maps
+
+        rows = [
+            ["largest gap", gap_text(self.gap_before, self.max_gap), gap_text(self.gap, self.max_gap)],
+            ["limit", "", f"{self.max_gap:g}"],
+            ["scores that moved", "", f"{100 * self.moved_share:.1f}%"],
+            ["largest change", "", f"{self.largest_change:.4g}"],
+        ]
+        notes = str(self).splitlines()[1:]
+        columns = ["", "before", "after"]
+        return result_html(
+            self.verdict, columns, rows, notes=notes, draw=lambda ax: plot_score_maps(self.maps, ax=ax)
+        )
 
 
 @dataclass(frozen=True)

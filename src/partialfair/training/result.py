@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,8 +15,12 @@ from partialfair.metrics.partial import WorstGap
 from partialfair.optimization.problems import Certificate
 from partialfair.optimization.solvers import Record, Status
 from partialfair.training.named_constraints import record_of
-from partialfair.utils.text import answer_html, gap_text, listed, shorten
+from partialfair.utils.notebook import result_html
+from partialfair.utils.text import gap_text, listed, shorten
 from partialfair.utils.typing import Floats, GroupLabel
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 CHOSEN_IN_TRAINING = (
     "the interval was chosen for its wide gap on the training rows, under the model without constraint; rows "
@@ -397,4 +401,27 @@ class FitResult:
         return f"<FitResult: {shorten(self.verdict, 200)}; status {self.status}>"
 
     def _repr_html_(self) -> str:
-        return answer_html(str(self))
+        names = [type(constraint).__name__ for constraint in self.constraints]
+        names += [f"outside, {ranks_text(as_interval_set(one.interval))}" for one in self.outside]
+        limits = [constraint.max_gap for constraint in (*self.constraints, *self.outside)]
+        gaps = (*self.gaps, *self.outside_gaps)
+        rows = [
+            [name, gap_text(gap.value, limit), f"{limit:.4g}", " vs ".join(map(group_name, gap.groups))]
+            for name, gap, limit in zip(names, gaps, limits, strict=True)
+            if not np.isnan(gap.value)
+        ]
+        columns = ["constraint", "training gap", "limit", "between"]
+        # Of several constraints each has its own limit, and a model of the search only one gap.
+        draw = self._draw_search if len(rows) == 1 and len(self.search) > 1 else None
+        return result_html(self.verdict, columns, rows, notes=str(self).splitlines()[1:], draw=draw)
+
+    def _draw_search(self, ax: Axes) -> None:
+        """Draw what the constraint costs in training: gaps and objectives of the models that were tried."""
+        without, *others = self.search
+        tried = [one for one in others if one.tied_share < 1]  # equal scores are no model
+        ax.plot([one.gap for one in tried], [one.objective for one in tried], ".", color="0.6", label="tried")
+        ax.plot(without.gap, without.objective, "s", color="0.25", label=f"no constraint ({without.gap:.3g})")
+        ax.plot(self.gap, self.objective, "o", label=f"this model ({self.gap:.3g})")
+        ax.axvline(self.constraints[0].max_gap, color="0.6", linestyle="--", label="limit")
+        ax.set(xlabel="training gap", ylabel="objective (training loss and penalty)", xlim=(0, None))
+        ax.legend(frameon=False)

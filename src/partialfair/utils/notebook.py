@@ -33,7 +33,7 @@ def result_html(
     columns, rows
         Texts of a small table; none without rows.
     notes
-        Sentences that explain the table, folded below it.
+        Sentences that explain the table, or add to it, folded below it.
     draw
         Draws on axes. The figure is left out where matplotlib is not installed.
     """
@@ -50,7 +50,7 @@ def result_html(
         parts.append(f"<table>{top}<tbody>{lines}</tbody></table>")
     if notes:
         folded = "".join(f"<p>{html.escape(note)}</p>" for note in notes)
-        parts.append(f"<details><summary>What these numbers claim</summary>{folded}</details>")
+        parts.append(f"<details><summary>Details</summary>{folded}</details>")
     if draw is not None:
         parts.append(_figure(draw, verdict))
     return f"<div>{''.join(parts)}</div>"

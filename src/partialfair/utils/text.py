@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
-from html import escape
 
 _NEGATIVE = frozenset(
     {"no", "not", "none", "never", "false", "negative", "neg", "bad", "fail", "failed"}
@@ -97,13 +96,6 @@ def gap_text(gap: float, limit: float) -> str:
         if (float(text) <= limit) == (gap <= limit):
             break
     return text
-
-
-def answer_html(text: str, table: str = "") -> str:
-    """Return what notebooks show of a result: the first line, a table in HTML, and the other lines folded."""
-    first, _, rest = text.partition("\n")
-    details = f"<details><summary>Details</summary><pre>{escape(rest)}</pre></details>" if rest else ""
-    return f"<div><p><strong>{escape(first)}</strong></p>{table}{details}</div>"
 
 
 def percent(fraction: float, digits: int = 1) -> str:

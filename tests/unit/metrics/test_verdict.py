@@ -153,7 +153,7 @@ def test_representations_stay_short(results):
         assert "array(" not in repr(result)
 
 
-@pytest.mark.parametrize("name", ["report", "map", "choice"])
+@pytest.mark.parametrize("name", ["report", "map", "curve", "choice"])
 def test_notebooks_show_the_verdict_a_table_and_a_figure(results, name, monkeypatch):
     result = results[name]
     shown = result._repr_html_()
