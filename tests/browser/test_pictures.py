@@ -99,3 +99,43 @@ def test_labels_stand_apart_and_nothing_is_cut_off(page_of, kind, width, dark):
             )
     if dark:
         assert violations(page) == []
+
+
+def test_a_mark_has_one_meaning_in_all_figures(page_of):
+    scores, groups, _ = people(2)
+    page = page_of(quiet_report(None, scores, groups, interval=(0.2, 0.5)))
+    ring = page.locator("#ring").evaluate("x => getComputedStyle(x).borderColor")
+    marks = {
+        place: page.locator(f"{place} .worst").evaluate_all(
+            "all => all.map(x => [x.tagName, x.getAttribute('d')])"
+        )
+        for place in ("#along", "#curve")
+    }
+    (shown, _), (_, diamond) = marks["#along"]
+    assert shown == "circle"  # a ring, as on the map
+    assert page.locator("#along circle").evaluate("x => getComputedStyle(x).stroke") == ring
+    ((kind, cross),) = marks["#curve"]
+    assert kind == "path"
+    assert cross != diamond
+    for place, words in (
+        ("#map-text", ["Ring: the interval shown"]),
+        ("#along-text", ["Ring: the interval shown", "diamond: the largest gap elsewhere"]),
+        ("#curve-text", ["cross: its largest gap"]),
+    ):
+        text = page.locator(place).text_content()
+        assert all(word in text for word in words)
+
+
+@pytest.mark.parametrize("width", [390, 820, 1024, 1200, 1440])
+def test_nothing_is_clipped_or_empty_at_usual_widths(page_of, width):
+    scores, groups, y = people(3)
+    page = page_of(quiet_report(y, scores, groups, threshold=0.0), width=width)
+    for table in ("#groups", "#metrics"):
+        room, needed = page.locator(table).evaluate(
+            "x => [x.parentElement.clientWidth, x.parentElement.scrollWidth]"
+        )
+        assert needed <= room + 1, table
+    # Cards fill their rows.
+    edges = page.locator(".card:visible").evaluate_all("all => all.map(x => x.getBoundingClientRect().right)")
+    row = page.locator(".cards:visible").bounding_box()
+    assert edges[-1] == pytest.approx(row["x"] + row["width"], abs=1)

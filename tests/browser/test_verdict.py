@@ -227,6 +227,13 @@ def test_groups_have_lines_of_different_styles_and_colors(page_of):
         "all => all.map(x => x.getAttribute('stroke-dasharray'))"
     )
     assert {*drawn} == {*lines}
+    # Also those that are not compared can be seen, and look as in the legend.
+    opacities = [
+        few.locator(f"{place} .density").evaluate_all("all => all.map(x => +getComputedStyle(x).opacity)")
+        for place in ("#densities", "#legend")
+    ]
+    assert sorted(opacities[0]) == sorted(opacities[1])
+    assert min(opacities[0]) >= 0.6
 
 
 def test_calibration_curves_are_shares_of_positives_in_tenths(page_of):

@@ -78,8 +78,8 @@ class Section:
 
 def _cell(value: str) -> str:
     """Return a cell; numbers with spaces between them, as intervals have, stay on one line."""
-    # As in "0.1 – 0.3".
-    several = " " in value and not any(character.isalpha() for character in value)
+    # As in "0.1 – 0.3" or "0.1 to 0.3".
+    several = " " in value and not any(character.isalpha() for character in value.replace(" to ", " "))
     return f"<td{' class=numbers' if several else ''}>{escape(value)}</td>"
 
 

@@ -192,8 +192,11 @@ const drawCurve = (place, { pair, bands, names, start, i, j, where, other }) => 
   );
   if (other) drawing.append(svg("polyline", { class: "curve other", points: curve(other) }));
   drawing.append(svg("polyline", { class: "curve", points: curve(pair) }));
-  if (where) drawing.append(svg("circle", { class: "worst", cx: toX(where[0]), cy: toY(where[1]), r: 5 }));
+  if (where) drawing.append(mark("M-6-6L6 6M6-6L-6 6", "worst", toX(where[0]), toY(where[1])));
 };
+
+/** A mark of one meaning in all figures: a cross the largest gap, a diamond that elsewhere, a ring the interval. */
+const mark = (d, classes, x, y) => svg("path", { d, class: classes, transform: `translate(${x} ${y})` });
 
 const SHARES = (top) => ({
   range: [0, 1.05 * top],
@@ -206,12 +209,13 @@ const MOST_FAINT = 12;
 const faintOnes = ({ groups }, shown) =>
   groups.length <= MOST_FAINT ? groups.map((_, k) => k).filter((k) => !shown.includes(k)) : [];
 
-/** Names of groups with their lines. */
-const drawLegend = (place, groups) =>
+/** Names of groups with their lines, as these are drawn. */
+const drawLegend = (place, groups, shown) =>
   place.replaceChildren(
     ...groups.map(([k, name]) => {
-      const style = { stroke: colourOf(k), "stroke-width": 3, "stroke-dasharray": dashOf(k) };
-      const line = svg("line", { x1: 0, x2: 34, y1: 6, y2: 6, ...style });
+      const style = { stroke: colourOf(k), "stroke-dasharray": dashOf(k) };
+      const classes = shown.includes(k) ? "density" : "density faint";
+      const line = svg("line", { class: classes, x1: 0, x2: 34, y1: 6, y2: 6, ...style });
       const item = document.createElement("li");
       item.append(svg("svg", { width: 34, height: 12, "aria-hidden": "true" }, line), name);
       return item;
@@ -354,11 +358,9 @@ const drawAlong = (place, { i, j, lines }) => {
   for (const { gaps, elsewhere, classes } of lines) {
     const points = gaps.map(({ value }, k) => `${toX(k / GRID).toFixed(1)},${toY(value).toFixed(1)}`);
     drawing.append(svg("polyline", { class: `curve ${classes}`, points: points.join(" ") }));
-    drawing.append(svg("circle", { class: `here ${classes}`, cx: toX(i / GRID), cy: toY(gaps[i].value), r: 4 }));
+    drawing.append(svg("circle", { class: "worst", cx: toX(i / GRID), cy: toY(gaps[i].value), r: 6 }));
     if (elsewhere)
-      drawing.append(
-        svg("circle", { class: "worst", cx: toX(elsewhere.i / GRID), cy: toY(elsewhere.value), r: 5 }),
-      );
+      drawing.append(mark("M0-7L7 0 0 7-7 0Z", "worst", toX(elsewhere.i / GRID), toY(elsewhere.value)));
   }
 };
 

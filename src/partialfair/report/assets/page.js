@@ -363,9 +363,9 @@ const drawCurves = () => {
   });
   byId("curve-text").textContent =
     `${between(pair.groups)} as the score ${higherIsBetter ? "falls" : "rises"}; equal scores follow the diagonal. Red square: the ` +
-    `interval; ring: its largest gap.${bands ? ` Gray: as far from the diagonal as chance alone may take the whole curve (${reach}).` : ""}` +
+    `interval; cross: its largest gap.${bands ? ` Gray: as far from the diagonal as chance alone may take the whole curve (${reach}).` : ""}` +
     `${compared ? ` Dashed: ${shortName(other.name)}.` : ""}`;
-  drawLegend(byId("legend"), legendOf(pair.groups));
+  drawLegend(byId("legend"), legendOf(pair.groups), pair.groups);
   drawScores(pair.groups, other);
   drawCalibrations(pair.groups);
 };
@@ -428,8 +428,8 @@ const drawOthers = () => {
     elsewhere ? `${number(elsewhere.value)} at ${ranksText(elsewhere.i, elsewhere.j)}` : "none, as there is no other interval";
   byId("along-text").textContent =
     `The largest gap elsewhere is ${textOf(lines.at(-1))}` +
-    `${other ? ` (dashed, ${shortName(other.name)}: ${textOf(lines[0])})` : ""}. Dot: the interval shown; gray: ` +
-    "intervals that overlap it; ring: the largest gap elsewhere, on intervals as long or on the remaining piece.";
+    `${other ? ` (dashed, ${shortName(other.name)}: ${textOf(lines[0])})` : ""}. Ring: the interval shown; gray: ` +
+    "intervals that overlap it; diamond: the largest gap elsewhere, on intervals as long or on the remaining piece.";
 };
 
 const drawPath = () => {
