@@ -127,11 +127,11 @@ def test_notebooks_escape_names(rows):
         assert len(html) < 100_000
     assert "&lt;script&gt;" in adjuster.result_._repr_html_()
     shown = re.sub("<[^>]*>", " ", path._repr_html_())
-    for point in path.points:
-        assert f"{path.gap(point).value:.3f} ({path.gap(point).low:.3f} to" in shown
-    first, *_, last = sorted((path.gap(point).value for point in path.points), reverse=True)
-    assert shown.split()[:2] == ["Gap", f"{first:.3f}"]
-    assert f"down to gap {last:.3f} at accuracy" in shown
+    for gap in path.to_frame()["gap"]:
+        assert f" {gap:.3g} " in shown
+    first, *_, last = sorted(path.to_frame()["gap"], reverse=True)
+    assert shown.split()[:4] == ["Gap", f"{first:.3f}", "at", "accuracy"]
+    assert f"down to {last:.3f} at accuracy" in shown
 
 
 def test_notebooks_show_the_gaps_of_all_constraints_and_their_limits(result):

@@ -373,7 +373,7 @@ def png(figure: Figure) -> bytes:
     with warnings.catch_warnings():
         # A name in letters that the font lacks is drawn as boxes; the tables have it.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        figure.savefig(drawn, format="png", dpi=140)
+        figure.savefig(drawn, format="png", dpi=140, bbox_inches="tight")
     pyplot.close(figure)
     return drawn.getvalue()
 

@@ -39,8 +39,8 @@ from partialfair.metrics import FairnessReport, GapComparison, ReportRow, compar
 from partialfair.metrics.catalogue import report_metrics
 from partialfair.training import NamedConstraint, record_of, setting_of
 from partialfair.utils.checks import check_number
-from partialfair.utils.notebook import result_html
-from partialfair.utils.text import fixed, gap_text
+from partialfair.utils.notebook import frame_cells, result_html
+from partialfair.utils.text import fixed
 from partialfair.utils.typing import Ints, SmallGroups
 
 if TYPE_CHECKING:
@@ -393,38 +393,15 @@ class FairnessPath:
         return f"<FairnessPath: {self.summary}>"
 
     def _repr_html_(self) -> str:
-        text, scoring = self.record.bounded.text, self.scoring.replace("_", " ")
-        gaps = [self.gap(point) for point in self.points]
-        known = [k for k, row in enumerate(gaps) if not np.isnan(row.value)]
-        ends = [known[0], min(known, key=lambda k: gaps[k].value)] if known else []
-        stated = [
-            f"gap {text(gaps[k].value)} at {scoring} {fixed(self.points[k].score)} ({self.points[k].allowed})"
-            for k in dict.fromkeys(ends)
-        ]
-        verdict = f"{' down to '.join(stated) or 'no gap is evaluated'}. {self.summary}."
-        several = len({point.alpha for point in self.points}) > 1
-        rows = [
-            [
-                f"{point.allowed}, alpha {point.alpha:g}" if several else point.allowed,
-                gap_text(point.training_gap, point.max_gap),
-                row.missing_text
-                if np.isnan(row.value)
-                else f"{text(row.value)} ({text(row.low)} to {text(row.high)})",
-                f"{fixed(point.score)} ± {fixed(point.error)}",
-                str(point.model.result_.status),
-            ]
-            for point, row in zip(self.points, gaps, strict=True)
-        ]
-        columns = [
-            "model",
-            "training gap",
-            f"gap {self.evaluated_on} (95% interval)",
-            scoring,
-            "status",
-        ]
+        gaps = [(self.gap(point).value, point) for point in self.points]
+        known = [pair for pair in gaps if np.isfinite(pair[0])]
+        # From the model without constraint to the one with the smallest gap.
+        ends = [known[0], min(known, key=lambda pair: pair[0])] if known else []
+        stated = [f"{fixed(gap)} at {self.scoring} {fixed(one.score)} ({one.allowed})" for gap, one in ends]
+        verdict = f"Gap {' down to '.join(dict.fromkeys(stated)) or 'not evaluated'}. {self.summary}."
         notes = [] if self.meaning is None else [self.meaning]
-        verdict = verdict[0].upper() + verdict[1:]
-        return result_html(verdict, columns, rows, notes=notes, draw=lambda ax: self.plot(ax=ax))
+        table = frame_cells(self.to_frame())
+        return result_html(verdict, *table, notes=notes, draw=self.plot)
 
 
 def order_by_training_gap(points: Sequence[PathPoint]) -> list[PathPoint]:

@@ -17,7 +17,7 @@ from partialfair.metrics.inputs import ScoredGroups, Setting, ranked_threshold, 
 from partialfair.metrics.partial import statistical_parity_gap
 from partialfair.metrics.resampling import resample
 from partialfair.utils.checks import check_fraction, check_number, random_generator
-from partialfair.utils.notebook import result_html
+from partialfair.utils.notebook import frame_cells, result_html
 from partialfair.utils.text import fixed, listed, shorten
 from partialfair.utils.typing import ArrayLike, Floats, GroupLabel, MissingGroups
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _TIE = 1e-9
+_MOST_POSITIONS = 5  # that notebooks show
 # Resamples that lie outside an interval, at any confidence: what its ends are read from.
 _RESAMPLES_BEYOND = 20
 
@@ -71,15 +72,6 @@ class IntervalChoice:
 
     def _repr_html_(self) -> str:
         low, high = self.interval
-        rows = [
-            ["chosen ranks", f"{100 * low:.4g}–{100 * high:.4g}%"],
-            [
-                "gap there",
-                f"{fixed(self.gap)} ({100 * self.confidence:g}% interval {fixed(self.low)} to "
-                f"{fixed(self.high)})",
-            ],
-            ["rate of positive decisions", f"{fixed(100 * self.positive_rate, 1)}%"],
-        ]
 
         def draw(ax: Axes) -> None:
             percents = 100 * self.candidates["low"]
@@ -89,7 +81,8 @@ class IntervalChoice:
             ax.set_ylim(0, 1.1 * ax.get_ylim()[1])
 
         statement = self.statement[0].upper() + self.statement[1:] + "."
-        return result_html(f"Ranks {100 * low:.4g}–{100 * high:.4g}%. {statement}", ["", ""], rows, draw=draw)
+        table = frame_cells(self.candidates.nlargest(_MOST_POSITIONS, "gap"))
+        return result_html(f"Ranks {100 * low:.4g}–{100 * high:.4g}%. {statement}", *table, draw=draw)
 
     @property
     def statement(self) -> str:

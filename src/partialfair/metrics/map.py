@@ -53,20 +53,15 @@ class RankCurve:
         return f"<RankCurve of {len(self.labels)} groups at {self.thresholds.size:,} thresholds>"
 
     def _repr_html_(self) -> str:
-        spread = np.ptp(self.ranks, axis=1)
-        widest = 1 + int(np.argmax(spread[1:-1]))  # at a score, not at an end
-        order = np.argsort(-self.ranks[widest])
-        first, last = (shorten(group_name(self.labels[k])) for k in order[[0, -1]])
-        side = "above" if self.higher_is_better else "below"
-        verdict = (
-            f"Ranks differ by up to {fixed(spread[widest])}: {first} and {last}, at the score "
-            f"{self.thresholds[widest]:.4g}."
-        )
-        rows = [[group_name(self.labels[k]), fixed(self.ranks[widest, k])] for k in order]
-        shown = [*rows[:_MOST_ROWS], *rows[_MOST_ROWS:][-_MOST_ROWS:]]
-        return result_html(
-            verdict, ["group", f"proportion {side} it"], shown, draw=lambda ax: self.plot(ax=ax)
-        )
+        widest = 1 + int(np.argmax(np.ptp(self.ranks[1:-1], axis=1)))  # at a score, not at an end
+        lines = sorted(zip(self.ranks[widest], map(group_name, self.labels), strict=True), reverse=True)
+        (most, first), (least, last) = lines[0], lines[-1]
+        where = f"{shorten(first)} and {shorten(last)}, at the score {self.thresholds[widest]:.4g}"
+        verdict = f"Ranks differ by up to {fixed(most - least)}: {where}."
+        rows = [[name, fixed(rank)] for rank, name in lines]
+        rows = [*rows[:_MOST_ROWS], *rows[_MOST_ROWS:][-_MOST_ROWS:]]
+        columns = ["group", f"proportion {'above' if self.higher_is_better else 'below'} it"]
+        return result_html(verdict, columns, rows, draw=self.plot)
 
     def plot(self, *, ax: Axes | None = None, **options: Any) -> Axes:
         """Draw the curve; see `partialfair.plotting.plot_rank_curve`, which names the options."""
@@ -190,7 +185,7 @@ class UnfairnessMap:
             "simultaneously: an interval may be chosen after looking."
         )
         columns = ["width", "ranks", "largest gap", f"{percents} band", "between"]
-        return result_html(self.verdict, columns, rows, notes=[note], draw=lambda ax: self.plot(ax=ax))
+        return result_html(self.verdict, columns, rows, notes=[note], draw=self.plot)
 
     @property
     def verdict(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from partialfair.metrics.evaluation import (
     summarize_group,
 )
 from partialfair.metrics.inputs import ScoredGroups, Setting
+from partialfair.metrics.map import groups_curve
 from partialfair.metrics.partial import WorstGap, labelled_proportion, selected_proportion
 from partialfair.metrics.proportions import ProportionGaps, estimate_proportions
 from partialfair.metrics.verdict import Verdict, gap_text, name_of, state_verdict, summarize_report
@@ -41,7 +42,6 @@ from partialfair.utils.typing import (
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -305,12 +305,8 @@ class FairnessReport:
         columns, rows = self._table()
         coverage = f" Not included: {self.coverage}." if self.coverage else ""
 
-        def draw(ax: Axes) -> None:
-            from partialfair.metrics.map import groups_curve
-
-            interval = None if self.scored.intervals_differ else self.scored.groups[0].interval.parts
-            groups_curve(self.scored, 500).plot(interval=interval, ax=ax)
-
+        interval = None if self.scored.intervals_differ else self.scored.groups[0].interval.parts
+        draw = partial(groups_curve(self.scored, 500).plot, interval=interval)
         return result_html(f"{self.verdict}{coverage}", columns, rows, notes=self._notes(), draw=draw)
 
     def _table(self) -> tuple[list[str], list[list[str]]]:

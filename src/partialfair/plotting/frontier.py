@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,11 +18,8 @@ _FONT = 8  # of labels; the sizes below are in points, too
 _LETTER = 5.4  # width of a digit, with some air
 _LINE = 10.0
 _MARKER = 6.0
-_AROUND = tuple(
-    (reach * dx, reach * dy)
-    for reach in (1, 2, 3)
-    for dx, dy in ((-1, 1), (1, -1), (1, 1), (-1, -1), (0, 1), (0, -1), (-1, 0), (1, 0))
-)
+_SIDES = np.array([(-1, 1), (1, -1), (1, 1), (-1, -1), (0, 1), (0, -1), (-1, 0), (1, 0)])
+_AROUND = np.concatenate([_SIDES, 2 * _SIDES, 3 * _SIDES])
 """Where a label may stand: first beside a line that rises and away from the error bars, which go straight."""
 
 
@@ -49,21 +46,13 @@ def plot_path(
     ax = new_axes(ax, size=(6.4, 4.4))
     frame = path.to_frame(confidence)
     several = frame["alpha"].nunique() > 1
+    look: dict[str, Any] = {"marker": "o", "markersize": 5, "elinewidth": 0.8, "alpha": 0.9}
     # One line for each penalty: along it only the limit changes.
     for number, (alpha, lines) in enumerate(frame.groupby("alpha")):
-        gaps = lines["gap"]
-        ax.errorbar(
-            gaps,
-            lines["score"],
-            xerr=np.array([gaps - lines["gap_low"], lines["gap_high"] - gaps]),
-            yerr=lines["score_error"],
-            color=GROUP_COLOURS[number % len(GROUP_COLOURS)],
-            marker="o",
-            markersize=5,
-            elinewidth=0.8,
-            alpha=0.9,
-            label=f"alpha = {alpha:g}" if several else None,
-        )
+        gaps, color = lines["gap"], GROUP_COLOURS[number % len(GROUP_COLOURS)]
+        limits = np.array([gaps - lines["gap_low"], lines["gap_high"] - gaps])
+        look |= {"color": color, "label": f"alpha = {alpha:g}" if several else None}
+        ax.errorbar(gaps, lines["score"], xerr=limits, yerr=lines["score_error"], **look)
     ax.set_xlabel(f"gap on rows {path.evaluated_on} ({confidence:.0%} intervals)\nnumbers: max_gap")
     ax.set_ylabel(f"{path.scoring.replace('_', ' ')} on rows {path.evaluated_on}")
     ax.set_xlim(left=0)
@@ -90,50 +79,37 @@ def _label_points(ax: Axes, points: Floats, texts: list[str]) -> None:
     ax.figure.canvas.figure.draw_without_rendering()
     pixels = ax.figure.dpi / 72
     at = ax.transData.transform(points) / pixels
-    (left, bottom), (right, top) = ax.transAxes.transform([(0, 0), (1, 1)]) / pixels
-    taken = [_box(x, y, _MARKER, _MARKER) for x, y in at]
+    inside = np.ravel(ax.transAxes.transform([(0, 0), (1, 1)]) / pixels)
+    taken = [_box(point, np.full(2, _MARKER)) for point in at]
     for members in _together(at):
-        x, y = at[members[0]]
         text = ", ".join(dict.fromkeys(texts[k] for k in members))
-        width, height = _LETTER * len(text), _LINE
-        best: tuple[float, Floats, tuple[float, float]] | None = None
-        # The first place that nothing covers wins; offsets are in points.
-        for dx, dy in _AROUND:
-            offset = (dx * (_MARKER + width / 2), dy * (_MARKER + height / 2))
-            box = _box(x + offset[0], y + offset[1], width, height)
-            cut_off = width * height - _common(box, np.array([left, bottom, right, top]))
-            covered = cut_off + sum(_common(box, other) for other in taken)
-            if best is None or covered < best[0] - 1e-9:
-                best = (covered, box, offset)
-        assert best is not None
-        taken.append(best[1])
-        ax.annotate(
-            text,
-            points[members[0]],
-            textcoords="offset points",
-            xytext=best[2],
-            fontsize=_FONT,
-            ha="center",
-            va="center",
-        )
+        size = np.array([_LETTER * len(text), _LINE])
+        offsets = [around * (_MARKER + size / 2) for around in _AROUND]  # in points
+        boxes = [_box(at[members[0]] + offset, size) for offset in offsets]
+        # The first place that nothing covers wins.
+        cut_off = [size.prod() - _common(box, inside) for box in boxes]
+        covered = [sum(_common(box, other) for other in taken) for box in boxes]
+        best = int(np.argmin(np.round(np.add(cut_off, covered), 9)))
+        taken.append(boxes[best])
+        place: dict[str, Any] = {"textcoords": "offset points", "xytext": offsets[best]}
+        ax.annotate(text, points[members[0]], fontsize=_FONT, ha="center", va="center", **place)
 
 
 def _together(at: Floats) -> list[list[int]]:
     """Positions of points whose labels could not be told apart, in one list each."""
     clusters: list[list[int]] = []
     for k, point in enumerate(at):
-        near = (members for members in clusters if np.linalg.norm(at[members[0]] - point) < 1.5 * _MARKER)
-        members = next(near, None)
-        if members is None:
-            clusters.append([k])
+        near = [members for members in clusters if np.linalg.norm(at[members[0]] - point) < 1.5 * _MARKER]
+        if near:
+            near[0].append(k)
         else:
-            members.append(k)
+            clusters.append([k])
     return clusters
 
 
-def _box(x: float, y: float, width: float, height: float) -> Floats:
+def _box(center: Floats, size: Floats) -> Floats:
     """Left, bottom, right and top of what stands around a point."""
-    return np.array([x - width / 2, y - height / 2, x + width / 2, y + height / 2])
+    return np.concatenate([center - size / 2, center + size / 2])
 
 
 def _common(one: Floats, other: Floats) -> float:

@@ -13,6 +13,7 @@ from partialfair.plotting.style import (
     INTERVAL_COLOUR,
     MAX_SHOWN,
     group_style,
+    legend_place,
     new_axes,
     percent_axis,
     safe_name,
@@ -23,9 +24,6 @@ from partialfair.utils.typing import GroupLabel, IntervalLike
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-_INSIDE = 5
-"""A legend of more groups than this stands beside the axes."""
 
 _NARROW, _NO_GAP = 0.1, 1e-9
 
@@ -61,12 +59,8 @@ def plot_rank_curve(
     position = _position(curve, reference)
     others = _furthest(curve, position)
     names = {k: safe_name(curve.labels[k]) for k in others}
-    legend_outside = len(others) > _INSIDE
     shaded = None if interval is None else _interval_name(interval)
-    room = (
-        0.8 + 0.08 * max(map(len, ["equal ranks", *names.values(), shaded or ""])) if legend_outside else 0.0
-    )
-    ax = new_axes(ax, size=(5.2 + room, 5.0))
+    ax = new_axes(ax, size=(5.2, 5.0), n_groups=len(others))
     ax.plot([0, 1], [0, 1], color="0.6", linewidth=1, linestyle=(0, (4, 3)), label="equal ranks", zorder=1)
     hidden = len(curve.labels) - 1 - len(others)
     for order, (k, name) in enumerate(names.items()):
@@ -88,9 +82,7 @@ def plot_rank_curve(
         percent_axis(ax, which)
     # Lines above the diagonal leave the lower right corner free, lines below it the upper left one.
     above = np.mean(curve.ranks) >= np.mean(curve.ranks[:, position])
-    corner = {"loc": "lower right" if above else "upper left"}
-    outside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
-    _add_legend(ax, shaded, **(outside if legend_outside else corner))
+    _add_legend(ax, shaded, **legend_place(len(others), "lower right" if above else "upper left"))
     return ax
 
 
@@ -166,25 +158,17 @@ def plot_unfairness_map(
     ax.pcolormesh(edges, edges, unsure.T, cmap="gray", vmin=0, vmax=1, alpha=0.55, rasterized=True)
     half = (edges[1] - edges[0]) / 2  # the cell of [α, β) begins at α and ends at β
     for begin, end in () if interval is None else as_interval_set(interval).parts:
-        ax.plot(
-            begin + half,
-            end - half,
-            "o",
-            clip_on=False,
-            markersize=11,
-            markerfacecolor="none",
-            markeredgecolor=INTERVAL_COLOUR,
-            markeredgewidth=2.2,
-        )
+        ring: dict[str, Any] = {"markersize": 11, "fillstyle": "none", "markeredgewidth": 2.2}
+        ax.plot(begin + half, end - half, "o", color=INTERVAL_COLOUR, clip_on=False, **ring)
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     start = "top" if unfairness.higher_is_better else "best, the lowest score"
     ax.set_xlabel(f"the interval begins at rank (from the {start})")
     ax.set_ylabel("… and ends at rank")
-    ring = "" if interval is None else "ring: your interval\n"
+    mark = "" if interval is None else "ring: your interval\n"
     ax.text(
         0.98,
         0.03,
-        f"{ring}faded: the true gap could be 0\n({100 * unfairness.confidence:g} % band for all\n"
+        f"{mark}faded: the true gap could be 0\n({100 * unfairness.confidence:g} % band for all\n"
         f"{unfairness.n_intervals:,} intervals at once)",
         transform=ax.transAxes,
         ha="right",

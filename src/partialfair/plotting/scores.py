@@ -16,6 +16,7 @@ from partialfair.plotting.style import (
     INTERVAL_COLOUR,
     MAX_SHOWN,
     group_style,
+    legend_place,
     new_axes,
     percent_axis,
     safe_name,
@@ -117,14 +118,8 @@ def plot_group_densities(
 def _stacked_axes(n_shown: int, n_groups: int, title: str) -> npt.NDArray[Any]:
     """Return one axes below the other on a new figure, whose title says what is not drawn."""
     pyplot = require("matplotlib.pyplot", extra="cli", purpose="drawing")
-    figure, grid = pyplot.subplots(
-        n_shown,
-        1,
-        figsize=(_FIGURE_WIDTH, 0.9 + 1.25 * n_shown),
-        sharex=True,
-        squeeze=False,
-        layout="constrained",
-    )
+    size = (_FIGURE_WIDTH, 0.9 + 1.25 * n_shown)
+    figure, grid = pyplot.subplots(n_shown, 1, figsize=size, sharex=True, squeeze=False, layout="constrained")
     hidden = n_groups - n_shown
     note = f" ({hidden} smaller groups not drawn)" if hidden else ""
     figure.suptitle(f"{title}, the interval in red{note}", fontsize=11)
@@ -241,16 +236,11 @@ def _scores_at(centres: Floats, density: Floats, ranks: tuple[float, float]) -> 
     return np.asarray(np.interp(np.array(ranks) * above[-1], above, centres[::-1]))
 
 
-def plot_score_maps(
-    maps: Sequence[ScoreMap],
-    *,
-    title: str | None = None,
-    ax: Axes | None = None,
-) -> Axes:
+def plot_score_maps(maps: Sequence[ScoreMap], *, title: str | None = None, ax: Axes | None = None) -> Axes:
     """Draw what becomes of a score, one line per group; on the diagonal scores stay.
 
-    Bold are the scores that the interval held in fit. At most the twelve groups whose scores move furthest
-    are drawn.
+    Bold are the scores that the interval held in fit. Drawn are groups whose scores move, at most the twelve
+    where they move furthest.
 
     Parameters
     ----------
@@ -261,24 +251,30 @@ def plot_score_maps(
     ax
         Axes to draw on; new ones by default.
     """
-    ax = new_axes(ax, size=(5.2, 5.0))
     # The largest change of a score, by group.
     moves = [float(np.abs(one.values - one.knots).max()) for one in maps]
-    shown = sorted(sorted(range(len(maps)), key=lambda k: -moves[k])[:MAX_SHOWN])
-    low, high = _limits([maps[k] for k in shown])
+    furthest = sorted(range(len(maps)), key=lambda k: -moves[k])[:MAX_SHOWN]
+    shown = sorted(k for k in furthest if moves[k] > 0)
+    ax = new_axes(ax, size=(5.2, 5.0), n_groups=len(shown))
+    # From the first to the last score that moves or lies inside: beyond, all lines are parallels.
+    ends = np.concatenate([one.knots for one in maps])
+    if shown:
+        moved = [(maps[k], maps[k].knots != maps[k].values) for k in shown]
+        ends = np.concatenate([[*one.knots[at], *one.values[at], *np.ravel(one.inside)] for one, at in moved])
+    room = _BEYOND * float(np.ptp(ends)) or 1.0
+    low, high = float(ends.min() - room), float(ends.max() + room)
     stays: dict[str, Any] = {"color": "0.6", "linewidth": 1, "linestyle": (0, (4, 3)), "zorder": 1}
     ax.plot([low, high], [low, high], label="stays", **stays)
     for order, k in enumerate(shown):
         style = group_style(order)
-        scores, moved = _line(maps[k], low, high)
-        ax.plot(scores, moved, linewidth=1.0, zorder=2, label=safe_name(maps[k].group), **style)
+        ax.plot(*_line(maps[k], low, high), linewidth=1.0, zorder=2, label=safe_name(maps[k].group), **style)
         for part in maps[k].inside:
             ax.plot(*_line(maps[k], *part), linewidth=3.0, zorder=3, solid_capstyle="butt", **style)
     ax.set(xlim=(low, high), ylim=(low, high), aspect="equal", xlabel="score", ylabel="adjusted score")
     hidden = len(maps) - len(shown)
-    notes = ["bold: inside the interval", f"{hidden} groups that move less not drawn" if hidden else ""]
-    set_title(ax, title or "What becomes of a score", "; ".join(filter(None, notes)))
-    ax.legend(fontsize=9, frameon=False, loc="upper left")
+    note = f"\n{hidden} groups that move least not drawn" if hidden else ""
+    set_title(ax, title or "What becomes of a score", f"bold: inside the interval{note}")
+    ax.legend(fontsize=9, frameon=False, **legend_place(len(shown), "upper left"))
     return ax
 
 
@@ -288,13 +284,3 @@ def _line(one: ScoreMap, low: float, high: float) -> tuple[Floats, Floats]:
     # Maps are linear between knots.
     scores = np.unique(np.concatenate([[low], bends, [high]]))
     return scores, one(scores)
-
-
-def _limits(maps: Sequence[ScoreMap]) -> tuple[float, float]:
-    # Where scores move; beyond, all lines are the diagonal.
-    moved = [(one, one.knots != one.values) for one in maps]
-    ends = np.concatenate([[*one.knots[at], *one.values[at], *np.ravel(one.inside)] for one, at in moved])
-    if not ends.size:
-        ends = np.concatenate([one.knots for one in maps])
-    room = _BEYOND * float(np.ptp(ends)) or 1.0
-    return float(ends.min() - room), float(ends.max() + room)

@@ -20,6 +20,8 @@ INTERVAL_COLOUR = "#D62728"
 MAX_SHOWN = 12
 """More groups than this do not fit a picture; its title says how many are not drawn."""
 
+_INSIDE, _LEGEND_WIDTH = 5, 3.2
+"""A legend of more groups than this stands beside the axes, in so many inches."""
 
 _TITLE_LETTERS = 50
 """Of one line of a title, over axes five inches wide."""
@@ -43,8 +45,14 @@ def safe_name(label: GroupLabel, most: int = 30) -> str:
     return "\u200b" + name if name.startswith("_") else name
 
 
-def new_axes(ax: Axes | None, *, size: tuple[float, float]) -> Axes:
-    """Return the axes given, or new ones on a figure of that size."""
+def legend_place(n_groups: int, corner: str) -> dict[str, Any]:
+    """Return where a legend stands: in a corner of the axes, or beside them if it is long."""
+    return {"loc": corner} if n_groups <= _INSIDE else {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+
+
+def new_axes(ax: Axes | None, *, size: tuple[float, float], n_groups: int = 0) -> Axes:
+    """Return the axes given, or new ones on a figure of that size, and of the legend of so many groups."""
+    size = (size[0] + _LEGEND_WIDTH * (n_groups > _INSIDE), size[1])
     pyplot = require("matplotlib.pyplot", extra="cli", purpose="drawing")
     return pyplot.subplots(figsize=size, layout="constrained")[1] if ax is None else ax
 

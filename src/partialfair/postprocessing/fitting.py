@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -167,10 +168,8 @@ class Adjustment:
             ["largest change", "", f"{self.largest_change:.4g}"],
         ]
         notes = str(self).splitlines()[1:]
-        columns = ["", "before", "after"]
-        return result_html(
-            self.verdict, columns, rows, notes=notes, draw=lambda ax: plot_score_maps(self.maps, ax=ax)
-        )
+        draw = partial(plot_score_maps, self.maps) if self.largest_change else None
+        return result_html(self.verdict, ["", "before", "after"], rows, notes=notes, draw=draw)
 
 
 @dataclass(frozen=True)

@@ -404,10 +404,9 @@ class FitResult:
         names = [type(constraint).__name__ for constraint in self.constraints]
         names += [f"outside, {ranks_text(as_interval_set(one.interval))}" for one in self.outside]
         limits = [constraint.max_gap for constraint in (*self.constraints, *self.outside)]
-        gaps = (*self.gaps, *self.outside_gaps)
         rows = [
             [name, gap_text(gap.value, limit), f"{limit:.4g}", " vs ".join(map(group_name, gap.groups))]
-            for name, gap, limit in zip(names, gaps, limits, strict=True)
+            for name, gap, limit in zip(names, (*self.gaps, *self.outside_gaps), limits, strict=True)
             if not np.isnan(gap.value)
         ]
         columns = ["constraint", "training gap", "limit", "between"]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    import pandas as pd
 
 # Inches and dots per inch: a figure of 30 kB that fits beside a table.
 _SIZE, _DPI = (4.6, 3.8), 80
@@ -22,7 +22,7 @@ def result_html(
     rows: Sequence[Sequence[str]] = (),
     *,
     notes: Sequence[str] = (),
-    draw: Callable[[Axes], object] | None = None,
+    draw: Callable[..., object] | None = None,
 ) -> str:
     """Return the verdict, the table and a figure as HTML.
 
@@ -35,7 +35,7 @@ def result_html(
     notes
         Sentences that explain the table, or add to it, folded below it.
     draw
-        Draws on axes. The figure is left out where matplotlib is not installed.
+        Draws on axes that it is given as ``ax``. The figure is left out where matplotlib is not installed.
     """
     ends = [position for mark in (": ", ". ") if (position := verdict.find(mark)) > 0]
     split = min(ends, default=len(verdict) - 1) + 1
@@ -56,14 +56,21 @@ def result_html(
     return f"<div>{''.join(parts)}</div>"
 
 
-def _figure(draw: Callable[[Axes], object], text: str) -> str:
+def frame_cells(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """Return columns and rows of a frame for `result_html`, numbers with three digits."""
+    lines = frame.itertuples(index=False)
+    cells = [[f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in line] for line in lines]
+    return [*map(str, frame)], cells
+
+
+def _figure(draw: Callable[..., object], text: str) -> str:
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
         return ""
     # Not of pyplot: a notebook would show that figure once more.
-    figure, drawn = Figure(figsize=_SIZE, dpi=_DPI, layout="constrained"), io.BytesIO()
-    draw(figure.subplots())
-    figure.savefig(drawn, format="png")
+    figure, drawn = Figure(figsize=_SIZE, dpi=_DPI), io.BytesIO()
+    draw(ax=figure.subplots())
+    figure.savefig(drawn, format="png", bbox_inches="tight")
     image = base64.b64encode(drawn.getvalue()).decode("ascii")
     return f'<img alt="{html.escape(text)}" src="data:image/png;base64,{image}">'

@@ -303,6 +303,44 @@ def test_the_picture_shows_every_map(people):
     pyplot.close("all")
 
 
+def test_the_picture_shows_where_scores_move_and_names_only_groups_that_do(people):
+    pytest.importorskip("matplotlib").use("Agg")
+    from matplotlib import pyplot
+
+    X, _, groups = people
+    scores, groups = np.append(X[:, 0], [-50.0, 50.0, 60.0]), np.append(groups, ["a", "few", "few"])
+    with pytest.warns(SmallGroupWarning):
+        adjuster = PartialParityAdjuster(INTERVAL, 0.1).fit(scores, sensitive_features=groups)
+    ax = adjuster.plot()
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["stays", "a", "b"]
+    assert "1 groups that move least not drawn" in ax.get_title()
+    moved = scores[adjuster.transform(scores, groups) != scores]
+    low, high = ax.get_xlim()
+    assert low < moved.min() < moved.max() < high
+    assert high - low < 10
+    still = PartialParityAdjuster(INTERVAL, 1.0, min_group_size=0).fit(scores, sensitive_features=groups)
+    assert len(still.plot().lines) == 1
+    assert "<img" not in still.result_._repr_html_()
+    pyplot.close("all")
+
+
+@pytest.mark.parametrize("n_groups", [2, 9])
+def test_the_legend_of_maps_hides_no_line_and_is_not_cut_off(n_groups):
+    pytest.importorskip("matplotlib").use("Agg")
+    from matplotlib import pyplot
+
+    rng = np.random.default_rng(0)
+    groups = np.repeat([f"group {k} with a name of some length" for k in range(n_groups)], 100)
+    scores = rng.normal(size=groups.size) + np.repeat(np.linspace(0, 1, n_groups), 100)
+    ax = PartialParityAdjuster(INTERVAL, 0.1).fit(scores, sensitive_features=groups).plot()
+    ax.figure.canvas.draw()
+    box = ax.get_legend().get_window_extent()
+    assert ax.figure.bbox.x0 <= box.x0 < box.x1 <= ax.figure.bbox.x1
+    inside = box.transformed(ax.transAxes.inverted())
+    assert (inside.x0 >= 1) == (n_groups > 5)
+    pyplot.close("all")
+
+
 def test_columns_come_back_as_columns(people):
     X, _, groups = people
     column = PartialParityAdjuster(INTERVAL, 0.1).fit_transform(X[:, :1], sensitive_features=groups)
