@@ -399,8 +399,8 @@ class FairnessPath:
         ends = [known[0], min(known, key=lambda pair: pair[0])] if known else []
         stated = [f"{fixed(gap)} at {self.scoring} {fixed(one.score)} ({one.allowed})" for gap, one in ends]
         verdict = f"Gap {' down to '.join(dict.fromkeys(stated)) or 'not evaluated'}. {self.summary}."
-        notes = [] if self.meaning is None else [self.meaning]
-        table = frame_cells(self.to_frame())
+        notes = [*filter(None, [self.meaning])]
+        table = frame_cells(self.to_frame().drop(columns="seconds"))
         return result_html(verdict, *table, notes=notes, draw=self.plot)
 
 

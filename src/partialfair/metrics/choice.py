@@ -74,14 +74,14 @@ class IntervalChoice:
         low, high = self.interval
 
         def draw(ax: Axes) -> None:
-            percents = 100 * self.candidates["low"]
-            ax.plot(percents, self.candidates["gap"], marker=".")
+            ax.plot(100 * self.candidates["low"], self.candidates["gap"], marker=".")
             ax.plot([100 * low], [self.gap], "o", color="#D62728", markersize=9, fillstyle="none")
             ax.set(xlabel="the interval begins at rank (%)", ylabel="gap")
             ax.set_ylim(0, 1.1 * ax.get_ylim()[1])
 
         statement = self.statement[0].upper() + self.statement[1:] + "."
-        table = frame_cells(self.candidates.nlargest(_MOST_POSITIONS, "gap"))
+        nearest = (self.candidates["low"] - low).abs().argsort()[:_MOST_POSITIONS]  # the chosen one first
+        table = frame_cells(self.candidates.iloc[nearest])
         return result_html(f"Ranks {100 * low:.4g}–{100 * high:.4g}%. {statement}", *table, draw=draw)
 
     @property

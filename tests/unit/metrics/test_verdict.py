@@ -165,6 +165,10 @@ def test_notebooks_show_the_verdict_a_table_and_a_figure(results, name, monkeypa
         f"{result.verdict.headline if name == 'report' else getattr(result, 'verdict', 'ranks')}"[:30].lower()
         in text.lower()
     )
+    if name == "choice":
+        low, high = result.interval
+        first_cells = re.findall("<td[^>]*>([^<]*)", shown)[:3]
+        assert [float(cell) for cell in first_cells] == pytest.approx([low, high, result.gap], abs=5e-3)
     original = builtins.__import__
 
     def without_matplotlib(module, *args, **options):
