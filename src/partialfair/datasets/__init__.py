@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from partialfair.datasets._acs_income import ACS_INCOME, load_acs_income
+from partialfair.datasets._acs_income import ACS_INCOME, fetch_acs_income
 from partialfair.datasets._admissions import ADMISSIONS, make_admissions
-from partialfair.datasets._tables import A9A, BANK, LAW_SCHOOL, load_a9a, load_bank, load_law_school
+from partialfair.datasets._tables import A9A, BANK, LAW_SCHOOL, fetch_a9a, fetch_bank, fetch_law_school
 from partialfair.datasets.source import PathLike, ensure, find
 from partialfair.datasets.task import Dataset, Entry, LocatedEntry, Shares, Split
 from partialfair.exceptions import InputError
@@ -28,11 +28,11 @@ __all__ = [
     "Shares",
     "Split",
     "fetch",
+    "fetch_a9a",
+    "fetch_acs_income",
+    "fetch_bank",
+    "fetch_law_school",
     "list_datasets",
-    "load_a9a",
-    "load_acs_income",
-    "load_bank",
-    "load_law_school",
     "locate",
     "make_admissions",
 ]
