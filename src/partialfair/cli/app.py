@@ -90,7 +90,7 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     name="partialfair",
     cls=_Commands,
-    help="Audit scoring models, and train them, so that groups are alike on a chosen band of percentiles.",
+    help="Audit and train scoring models so that groups get equal scores on a chosen interval of ranks.",
     epilog="Exit codes: 0 fine, 1 a gate failed or a promise was not kept, 2 bad input, 130 interrupted. "
     "What messages mean and what to do: docs/in_the_way.md.",
     no_args_is_help=True,
