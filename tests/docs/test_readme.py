@@ -20,7 +20,7 @@ ON_ONE_LINE = " ".join(README.split())
 (CODE,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 (SHOWN,) = re.findall(r"```text\n(.*?)```", README, re.DOTALL)
 
-GAP, ACCURACY = 0.02, 0.005
+GAP, ACCURACY = 0.02, 0.002
 """By how much versions of NumPy and scikit-learn may change figures of models that are trained here."""
 
 
@@ -42,7 +42,8 @@ def test_package_and_citation_say_the_same():
 
 def test_it_is_read_in_two_minutes():
     prose = re.sub(r"```.*?```|<p>.*?</p>", "", README, flags=re.DOTALL)
-    assert len(prose.split()) < 720
+    words = [word for word in prose.split() if re.search(r"\w", word)]
+    assert len(words) < 700
 
 
 def test_the_example_prints_what_is_shown():
