@@ -73,7 +73,7 @@ class Dataset:
     target_name
         What ``y == 1`` means.
     interval
-        The paper's percentile band, counted from the top.
+        The paper's interval of ranks, counted from the top.
     description
         What the rows are and what was done to them.
     shares
