@@ -34,12 +34,12 @@ def test_the_sentence_says_what_the_numbers_say(page_of):
     page = page_of(quiet_report(None, scores, groups))
     move_to(page, 10, 60)
     sentence = wait_for_sentence(
-        page, "Among ranks 10–60 % from the top of each group, group 0 and group 1 differ by "
+        page, "Among ranks 10–60% from the top of each group, group 0 and group 1 differ by "
     )
     wanted = metrics.unfairness_map(scores, sensitive_features=groups, n_grid=100).at(0.1, 0.6)
     assert f"{wanted.value:.3f}" in sentence
     assert f"{wanted.low:.3f}" in sentence
-    shares = [float(share) / 100 for share in re.findall(r"([\d.]+) % of", sentence)]
+    shares = [float(share) / 100 for share in re.findall(r"([\d.]+)% of", sentence)]
     assert abs(shares[0] - shares[1]) == pytest.approx(wanted.value, abs=2e-3)
     same = page_of(quiet_report(None, np.tile(np.arange(300.0), 2), np.repeat(["a", "b"], 300)))
     assert "do not differ in these data" in same.locator("#sentence").text_content()

@@ -92,7 +92,7 @@ class TestIntervals:
     def test_the_sentence_names_both_intervals(self, run, scores):
         by_group = ("--interval", "f=0.1", 0.3, "--interval", "m=0.2", 0.4)
         shown = " ".join(run("audit", scores, *COLUMNS, *by_group).out.split())
-        assert "Among ranks 10–30 % from the top (score percentiles 70–90) of f and ranks 20–40 %" in shown
+        assert "Among ranks 10–30% from the top (score percentiles 70–90) of f and ranks 20–40%" in shown
 
     def test_auto_is_around_the_rate_of_selection(self, run, scores, people):
         found = run("audit", scores, *COLUMNS, "--interval", "auto", "--threshold", 0.5, "--json").json
@@ -405,7 +405,7 @@ class TestPromises:
             assert len(rows) == 2
             assert all(("–" in line) is has_one for line in rows)
         alone = run(*TRAIN, *BAND, "--test-size", 0).out
-        assert "95 % interval 0" not in alone.split("metric")[0]
+        assert "95% interval 0" not in alone.split("metric")[0]
 
     def test_the_surrogate_promises_nothing(self, run, hopeless):
         outcome = run(*self.asked(0.01), "--enforce", "surrogate")

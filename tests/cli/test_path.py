@@ -150,7 +150,7 @@ class TestPath:
         assert names == {"path.json", "path.csv", "held_out.csv", "frontier.png"}
         assert all(name in outcome.out for name in names)
         assert (tmp_path / "out" / "frontier.png").read_bytes().startswith(b"\x89PNG")
-        for word in ("max gap", "alpha", "training gap", "gap held out", "95 % interval", "accuracy", "0.01"):
+        for word in ("max gap", "alpha", "training gap", "gap held out", "95% interval", "accuracy", "0.01"):
             assert word in outcome.out
         assert "predict" not in outcome.out
         assert not [line for line in outcome.err.splitlines() if not line.startswith("partialfair: ")]

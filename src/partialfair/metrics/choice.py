@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from partialfair.data.groups import enough, group_name, members_text
-from partialfair.data.intervals import as_interval_set
+from partialfair.data.intervals import as_interval_set, span_text
 from partialfair.exceptions import InputError
 from partialfair.metrics import differences
 from partialfair.metrics.bounds import bound_fluctuation, join_differences
@@ -18,7 +18,7 @@ from partialfair.metrics.partial import statistical_parity_gap
 from partialfair.metrics.resampling import resample
 from partialfair.utils.checks import check_fraction, check_number, random_generator
 from partialfair.utils.notebook import result_html
-from partialfair.utils.text import fixed, listed, shorten
+from partialfair.utils.text import fixed, listed, percent, short_percent, shorten
 from partialfair.utils.typing import ArrayLike, Floats, GroupLabel, MissingGroups
 
 if TYPE_CHECKING:
@@ -65,20 +65,20 @@ class IntervalChoice:
     def __repr__(self) -> str:
         low, high = self.interval
         return (
-            f"<IntervalChoice: ranks {100 * low:.4g}–{100 * high:.4g}%, gap {fixed(self.gap)} "
+            f"<IntervalChoice: ranks {span_text(low, high)}, gap {fixed(self.gap)} "
             f"({fixed(self.low)} to {fixed(self.high)}), of {len(self.candidates)} positions>"
         )
 
     def _repr_html_(self) -> str:
         low, high = self.interval
         rows = [
-            ["chosen ranks", f"{100 * low:.4g}–{100 * high:.4g}%"],
+            ["chosen ranks", span_text(low, high)],
             [
                 "gap there",
-                f"{fixed(self.gap)} ({100 * self.confidence:g}% interval {fixed(self.low)} to "
+                f"{fixed(self.gap)} ({short_percent(self.confidence)} interval {fixed(self.low)} to "
                 f"{fixed(self.high)})",
             ],
-            ["rate of positive decisions", f"{fixed(100 * self.positive_rate, 1)}%"],
+            ["rate of positive decisions", percent(self.positive_rate)],
         ]
 
         def draw(ax: Axes) -> None:
@@ -88,7 +88,7 @@ class IntervalChoice:
             ax.set(xlabel="the interval begins at rank (%)", ylabel="gap", ylim=(0, None))
 
         statement = self.statement[0].upper() + self.statement[1:] + "."
-        return result_html(f"Ranks {100 * low:.4g}–{100 * high:.4g}%. {statement}", ["", ""], rows, draw=draw)
+        return result_html(f"Ranks {span_text(low, high)}. {statement}", ["", ""], rows, draw=draw)
 
     @property
     def statement(self) -> str:
@@ -100,7 +100,8 @@ class IntervalChoice:
         return (
             f"the interval was chosen for its large gap among {len(self.candidates)} positions on the same "
             f"rows; corrected for that, its statistical-parity gap, {self.gap:.3f} on the interval scale, is "
-            f"between {self.low:.3f} and {self.high:.3f} with {100 * self.confidence:g}% confidence{excluded}"
+            f"between {self.low:.3f} and {self.high:.3f} with {short_percent(self.confidence)} "
+            f"confidence{excluded}"
         )
 
 
@@ -172,8 +173,8 @@ def choose_interval(
         ]
         raise InputError(
             f"{'only 1' if large else 'none'} of {len(scored)} groups has at least {min_group_size:g} "
-            f"effective members inside an interval {100 * width:g}% wide, and a gap needs two; too small: "
-            f"{listed(sizes)}; widen it, or lower min_group_size"
+            f"effective members inside an interval {short_percent(width)} wide, and a gap needs two; too "
+            f"small: {listed(sizes)}; widen it, or lower min_group_size"
         )
     scored = replace(scored, groups=tuple(large))
     # Whole percents at which an interval of that width starts and contains the rate.

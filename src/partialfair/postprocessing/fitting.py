@@ -27,7 +27,7 @@ from partialfair.postprocessing.parity import (
     with_maps,
 )
 from partialfair.utils.checks import shown
-from partialfair.utils.text import answer_html, gap_text, listed, shorten
+from partialfair.utils.text import answer_html, gap_text, listed, percent, shorten
 from partialfair.utils.typing import ArrayLike, Floats, GapScale, GroupLabel
 
 # Over √n, what ranks of a sample are off by, simultaneously, with 95% confidence.
@@ -138,7 +138,7 @@ class Adjustment:
     def __str__(self) -> str:
         lines = [
             self.verdict,
-            f"{100 * self.moved_share:.1f}% moved, {self.n_moved_outside:,} of them outside the interval; "
+            f"{percent(self.moved_share)} moved, {self.n_moved_outside:,} of them outside the interval; "
             f"mean squared change {self.mean_squared_change:.4g}, largest change {self.largest_change:.4g}",
             "new scores depend on the group: scoring needs it, which may be unlawful where you are",
         ]

@@ -213,11 +213,11 @@ def test_rows_without_a_group_are_refused_or_left_out_and_counted():
         (
             94.5,
             False,
-            "the threshold 94.5 has rank 5 % in x and 5 % in y, outside the interval 15–40 %: no row inside "
+            "the threshold 94.5 has rank 5% in x and 5% in y, outside the interval 15–40%: no row inside "
             "is selected, so gaps at the threshold are 0 whatever the scores inside; choose an interval that "
-            "contains the selection rate 5 %",
+            "contains the selection rate 5%",
         ),
-        (4.5, True, "the threshold 4.5 has rank 5 % in x and 5 % in y, outside the interval 15–40 %: no row"),
+        (4.5, True, "the threshold 4.5 has rank 5% in x and 5% in y, outside the interval 15–40%: no row"),
         (20, False, "every row inside is selected, so gaps at the threshold are 0"),
     ],
 )
@@ -235,17 +235,15 @@ def test_a_threshold_outside_the_interval_of_some_group_only():
     scores = np.concatenate([np.arange(100.0), np.arange(100.0) + 10])
     groups = np.repeat(["x", "y"], 100)
     with pytest.warns(
-        IdleThresholdWarning, match=r"rank 10 % in x, outside the interval 15–40 %: no row"
+        IdleThresholdWarning, match=r"rank 10% in x, outside the interval 15–40%: no row"
     ) as caught:
         report(scores, groups, interval=(0.15, 0.4), threshold=89)
     assert "gaps at the threshold are 0" not in str(caught[0].message)
-    assert "selection rates 10 % to 20 %" in str(caught[0].message)
+    assert "selection rates 10% to 20%" in str(caught[0].message)
     both = {"x": (0.15, 0.4), "y": (0.05, 0.15)}
     with pytest.warns(IdleThresholdWarning, match="outside their intervals: none or all of the rows inside"):
         report(scores, groups, interval=both, threshold=89, min_group_size=5)
-    with pytest.warns(
-        IdleThresholdWarning, match="10 % in x, .* a fixed proportion inside is selected there"
-    ):
+    with pytest.warns(IdleThresholdWarning, match="10% in x, .* a fixed proportion inside is selected there"):
         report(scores, groups, interval=[(0.05, 0.08), (0.2, 0.5)], threshold=89)  # between the parts
     report(scores, groups, interval=(0.1, 0.2), threshold=89)  # at both ends
 
@@ -253,12 +251,12 @@ def test_a_threshold_outside_the_interval_of_some_group_only():
 def test_idle_thresholds_among_those_who_are_compared():
     scores, groups = np.tile(np.arange(200.0), 2), np.repeat(["x", "y"], 200)
     positive = np.tile(np.arange(200) >= 100, 2)
-    setting = {"interval": (0.15, 0.4), "threshold": 149.0}  # rank 25 % of all, 50 % of positives
+    setting = {"interval": (0.15, 0.4), "threshold": 149.0}  # rank 25% of all, 50% of positives
     report(scores, groups, positive, **setting)
-    with pytest.warns(IdleThresholdWarning, match="50 % among the positives of x .*: every row inside"):
+    with pytest.warns(IdleThresholdWarning, match="50% among the positives of x .*: every row inside"):
         report(scores, groups, positive, rank_within="group_and_label", **setting)
-    setting["threshold"] = 174.0  # 12.5 %, and 25 % of positives
-    with pytest.warns(IdleThresholdWarning, match=r"12.5 % in x and 12.5 % in y, outside") as caught:
+    setting["threshold"] = 174.0  # 12.5%, and 25% of positives
+    with pytest.warns(IdleThresholdWarning, match=r"12.5% in x and 12.5% in y, outside") as caught:
         report(scores, groups, positive, rank_within="group_and_label", **setting)
     assert len(caught) == 1
 
