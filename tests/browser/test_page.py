@@ -95,9 +95,9 @@ def test_groups_that_are_too_few_are_listed_and_not_judged(page_of):
     few = np.concatenate([np.flatnonzero(groups == f"group {k}")[n:] for k, n in ((2, 30), (3, 5))])
     keep = np.setdiff1d(np.arange(len(y)), few)
     page = page_of(quiet_report(y[keep], scores[keep], groups[keep], small_groups="list"))
-    assert "2 of 4 groups too few to judge" in page.locator("header").text_content()
+    assert "2 of 4 groups too small to evaluate" in page.locator("header").text_content()
     assert page.locator("#groups tbody th").all_text_contents() == ["group 0", "group 1"]
-    listed = details(page, "Too few to judge")
+    listed = details(page, "Too small to evaluate")
     lines = [line.split("\t") for line in listed.locator("tbody").inner_text().splitlines()]
     assert lines == [["group 2", "30", "7"], ["group 3", "5", "1"]]  # 7.5: too few goes down
     judged = np.isin(groups, ["group 0", "group 1"])

@@ -169,7 +169,9 @@ class TestPairs:
                 assert line.split("  ")[0] == " / ".join(pair["groups"])
                 assert f"{pair['value']:.3f}  {pair['low']:.3f} – {pair['high']:.3f}" in line
             assert "95% interval, pair by itself" in table[0]
-            assert table[6].startswith("An interval of a pair by itself holds for a pair that was chosen")
+            assert table[6].startswith(
+                "The interval of a pair by itself holds if the pair was chosen in advance"
+            )
         of_two = run("audit", scores, *CHOICES).out
         assert "pairs by" not in of_two
         assert "pair by itself" not in of_two

@@ -142,7 +142,7 @@ def test_a_smaller_gap_is_shown_and_an_equal_one_is_not(run, people, tmp_path):
     apart = even.assign(score=even["score"] + 3 * (people["sex"] == "m"))
     apart.to_csv(tmp_path / "apart.csv", index=False)
     outcome = run("compare", "apart.csv", "even.csv", "apart.csv", *COLUMNS, *BAND, "--report", "page.html")
-    better, same = (part.partition(":")[2] for part in outcome.out.split("Has ")[1:3])
+    better, same = (part.partition(":")[2] for part in outcome.out.split("Does ")[1:3])
     assert "smaller gap" in better
     assert "larger gap" not in better
     assert "inconclusive" in same

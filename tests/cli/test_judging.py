@@ -161,11 +161,13 @@ class TestSmallGroups:
     def test_they_are_listed_and_do_not_stop_the_audit(self, run, file):
         outcome = run("audit", "scores.csv", *COLUMNS, *BAND)
         assert outcome.code == 0, outcome.err
-        assert "2 of 4 groups too few to judge" in outcome.out.splitlines()[0] + outcome.out.splitlines()[1]
+        assert (
+            "2 of 4 groups too small to evaluate" in outcome.out.splitlines()[0] + outcome.out.splitlines()[1]
+        )
         for name, inside in (("two", "0"), ("twenty", "6")):
             (line,) = [line for line in outcome.out.splitlines() if line.startswith(f"{name} ")]
             assert inside in line.split()
-            assert "too few to judge" in line
+            assert "too small to evaluate" in line
         record = run("audit", "scores.csv", *COLUMNS, *BAND, "--json").json
         large = file[file["sex"].isin(["big", "large"])]
         wanted = gap_of(None, large["score"], sensitive_features=large["sex"], interval=(0.1, 0.4))

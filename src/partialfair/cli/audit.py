@@ -173,7 +173,7 @@ class Audit:
             "threshold": "none" if settings.threshold is None else f"{settings.threshold:g}",
             "gap scale": settings.gap_scale,
             "ranks within": settings.rank_within.replace("_", " "),
-            "fewest members to judge a group": settings.min_group_size,
+            "fewest members to evaluate a group": settings.min_group_size,
             "smaller groups": settings.small_groups,
             "seed of the bootstrap": settings.seed,
         }

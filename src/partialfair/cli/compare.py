@@ -175,7 +175,7 @@ class Comparison:
                 table.add_row(described.title, *(cell or "left out" for cell in cells))
         out.print(table)
         for k, compared in enumerate(self.differences, start=1):
-            out.print(f"\nHas {names[k]} a smaller gap than {names[0]}? On the same rows:")
+            out.print(f"\nDoes {names[k]} have a smaller gap than {names[0]}? On the same rows:")
             differences = PlainTable()
             percents = interval_title(settings.confidence)
             for title in ("metric", f"difference from {visible(names[0])}", percents, visible(names[k])):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,13 +31,7 @@ def print_metrics(report: FairnessReport, metric: str, out: Console, *, unseen: 
     table = _metrics_table(report)
     titles = table.fit(out)
     out.print(table)
-    where = None
-    if _AT_SCORE in titles:
-        where = (
-            f"“{_AT_SCORE}”: the score at which the worst pair differs most, and the proportion of each of "
-            f"the two whole groups that scores {_side(report)} it."
-        )
-    claims = [report.assurance if unseen else None, where, report.ranking_note]
+    claims = [report.assurance if unseen else None, _explain_where(report, titles), report.ranking_note]
     if any(claims):
         out.print(" ".join(filter(None, claims)), style="dim")
     if metric in report.omitted or len(pairs := report.pairs(metric)) < 2:
@@ -71,10 +66,20 @@ def print_omitted(report: FairnessReport, out: Console, what: str = "left out") 
         out.print(f"{what} ({reason}): {listed(titles, most=len(titles))}", style="dim")
 
 
+def _explain_where(report: FairnessReport, titles: Sequence[str]) -> str | None:
+    """Say what the columns are that state where the worst pair differs, as far as there is room for them."""
+    if _AT_SCORE not in titles:
+        return None
+    score = f"“{_AT_SCORE}”: the score at which the worst pair differs most"
+    if _proportions_title(report) not in titles:
+        return f"{score}."
+    return f"{score}, and the proportion of each of the two whole groups that scores {_side(report)} it."
+
+
 def _metrics_table(report: FairnessReport) -> PlainTable:
     """Return one line per metric, with the confidence interval and where the worst pair differs."""
     # Narrow terminals do without the last two columns.
-    proportions = f"proportion {_side(report)}"
+    proportions = _proportions_title(report)
     table = PlainTable(optional=(_AT_SCORE, proportions))
     table.add_column("metric", no_wrap=True)
     table.add_column("gap", justify="right", no_wrap=True)
@@ -85,13 +90,18 @@ def _metrics_table(report: FairnessReport) -> PlainTable:
     for row in report.rows:
         among = f", among {label_kind(row.label)}" if row.label is not None else ""
         where = ["", ""]
-        if np.isfinite(row.threshold):  # pairwise metrics have none; of no difference it is −∞
+        # Pairwise metrics have none; of no difference it is −∞.
+        if np.isfinite(row.threshold) and not row.reason:
             where = [f"{row.threshold:.4g}", " / ".join(percent(rank) for rank in row.ranks)]
         title = METRICS[row.metric].title
         # Where the threshold lies outside the interval, no pair is worse than another.
         pair = "" if row.reason else _pair(row) + among
         table.add_row(title, *gap_cells(row, row.metric), pair, *where)
     return table
+
+
+def _proportions_title(report: FairnessReport) -> str:
+    return f"proportion {_side(report)}"
 
 
 def groups_table(report: FairnessReport) -> PlainTable:

@@ -219,7 +219,7 @@ class FairnessReport:
 
     @property
     def coverage(self) -> str:
-        """What is not evaluated, for headlines: "2 of 5 groups too few to judge"; empty if all groups are."""
+        """What is not evaluated, for headlines: "2 of 5 groups too small to evaluate"; else empty."""
         n_single = len(self.scored) - bool(self.merged_groups)
         n_groups = n_single + len(self.small_groups) + len(self.merged_groups)
         said = []
@@ -258,12 +258,12 @@ class FairnessReport:
 
     @property
     def ranking_note(self) -> str:
-        """Among which rows metrics of one label count ranks; empty where nothing depends on it."""
+        """Among which rows metrics by label count ranks; empty where nothing depends on it."""
         labelled = any(set(METRICS[row.metric].proportions) - {None} for row in self.rows)
         if not labelled or all(group.interval.parts == ((0.0, 1.0),) for group in self.scored):
             return ""
         rows = "all members of a group" if self.rank_within == "group" else "a group's members with the label"
-        return f"Metrics of one label count ranks among {rows}."
+        return f"Metrics by label (equal opportunity, equalized odds) count ranks among {rows}."
 
     @property
     def joint_confidence(self) -> float:

@@ -75,7 +75,7 @@ def state_verdict(report: FairnessReport, metric: str | None = None) -> Verdict:
             "not trained on."
         )
         if several:
-            claim += " Whether this pair is the worst one in the population is inconclusive."
+            claim += " In the population another pair may have the largest gap."
         return Verdict(metric, "gap detected", headline, claim)
     claim = (
         f"It may be claimed with {percents} confidence that in the population no pair of groups differs by "

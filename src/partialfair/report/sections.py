@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 _FEW_COLUMNS = 6
 """More than so many, and a narrow window scrolls sideways rather than breaks every cell."""
 PAIR_INTERVALS = (
-    "An interval of a pair by itself holds for a pair that was chosen in advance. The interval {elsewhere} "
-    "is that of the largest gap, corrected for choosing the worst pair: quote it for the pair in the first "
-    "line."
+    "The interval of a pair by itself holds if the pair was chosen in advance. The interval {elsewhere} is "
+    "that of the largest gap of any pair, whichever it is in the population: it is corrected for the choice."
 )
 """Why the worst pair has two intervals where pairs are listed."""
 _MOST_PAIRS = 50

@@ -34,15 +34,15 @@ def test_small_groups_are_listed_and_never_silently_dropped():
     judged = report(scores, groups)
     assert [group.group for group in judged.groups] == ["a", "b", "e"]  # 20 · 0.5 are ten
     assert [(g.group, g.n, g.n_counted, g.reason) for g in judged.small_groups] == [
-        ("c", 2, 1.0, "too few to judge"),
-        ("d", 18, 9.0, "too few to judge"),
+        ("c", 2, 1.0, "too small to evaluate"),
+        ("d", 18, 9.0, "too small to evaluate"),
     ]
     large = np.isin(groups, [*"abe"])
     wanted = metrics.partial_statistical_parity_difference(
         None, scores[large], sensitive_features=groups[large], interval=INTERVAL
     )
     assert judged["statistical_parity"].value == wanted
-    assert "2 of 5 groups too few to judge" in repr(judged)
+    assert "2 of 5 groups too small to evaluate" in repr(judged)
     frame = judged.groups_frame()
     assert frame["judged"].to_dict() == {"a": True, "b": True, "e": True, "c": False, "d": False}
     assert frame.loc["d", "n_in_interval"] == 9
@@ -50,14 +50,14 @@ def test_small_groups_are_listed_and_never_silently_dropped():
         fairness_report(None, scores, sensitive_features=groups, interval=INTERVAL, random_state=0)
     said = [str(warning.message) for warning in caught]
     assert len(said) == 2  # who is not judged, and who is but on few members
-    assert "2 of 5 groups too few to judge" in said[0]
+    assert "2 of 5 groups too small to evaluate" in said[0]
     assert "'c' (1 effective member) and 'd' (9 effective members)" in said[0]
 
 
 def test_many_small_groups_make_a_short_warning():
     rng = np.random.default_rng(0)
     groups = np.concatenate([np.repeat(["x", "y"], 100), [f"code {k}" for k in range(500)]])
-    with pytest.warns(SmallGroupWarning, match="500 of 502 groups too few to judge") as caught:
+    with pytest.warns(SmallGroupWarning, match="500 of 502 groups too small to evaluate") as caught:
         fairness_report(None, rng.normal(size=groups.size), sensitive_features=groups, random_state=0)
     assert len(caught) == 1
     assert "and 497 more" in str(caught[0].message)

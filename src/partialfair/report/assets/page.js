@@ -429,7 +429,7 @@ const drawOthers = () => {
   byId("along-text").textContent =
     `The largest gap elsewhere is ${textOf(lines.at(-1))}` +
     `${other ? ` (dashed, ${shortName(other.name)}: ${textOf(lines[0])})` : ""}. Dot: the interval shown; gray: ` +
-    "intervals that overlap it; ring: the largest gap elsewhere, on intervals as long or on the remaining piece.";
+    "intervals that overlap it; ring: the largest gap elsewhere, on intervals of the same width or on the remaining piece.";
 };
 
 const drawPath = () => {
