@@ -8,7 +8,7 @@ from scipy import stats
 
 
 def n_below(shares: Sequence[float], n_draws: Sequence[int], bars: Sequence[float]) -> int:
-    """Return how many coverages are significantly below their bars: binomial tests, Holm at 5 %."""
+    """Return how many coverages are significantly below their bars: binomial tests, Holm at 5%."""
     each = zip(shares, n_draws, bars, strict=True)
     p_values = sorted(float(stats.binom.cdf(round(share * n), n, bar)) for share, n, bar in each)
     # The k-th smallest of m is compared with .05 / (m − k + 1), until one is larger.

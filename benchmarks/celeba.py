@@ -197,7 +197,7 @@ def write_table() -> None:
         "# ResNet-18 on faces, with constraints on the band and on all ranks",
         f"Commit: {', '.join(sorted(set(commits_of(RESULTS / 'celeba.jsonl').values())))}. "
         f"Machine: one {machine}, several networks at a time. CelebA, 16,000 training and 4,640 test images "
-        "of 96 px; accuracy and fairness (1 − absolute pSP gap on ranks 20-40 %) on the test part. Settings "
+        "of 96 px; accuracy and fairness (1 − absolute pSP gap on ranks 20-40%) on the test part. Settings "
         "and κ were chosen on the validation part (celeba_search.jsonl).",
         _markdown(figure),
         "## Beside naive prototypes",

@@ -357,7 +357,7 @@ def power(n: int, gap_scale: GapScale, n_draws: int) -> Row:
             random_state=rng,
         )["statistical_parity"]
         shown += row.at_most < 0
-        verdicts += row.verdict == "fairer"
+        verdicts += row.verdict == "smaller gap"
         # Both gaps are largest where the second group reaches rank 0.5, at its medians.
         moved = (score_a > 0.3).astype(np.float64) - (score_b > 0.1)
         first, second = moved[groups == 0], moved[groups == 1]

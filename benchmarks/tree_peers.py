@@ -2,7 +2,7 @@
 
 Run ``python benchmarks/tree_peers.py [--only law_school] [--splits 3] [--data DIR]``; it goes on where it was
 stopped (``--fresh`` begins anew). Data files as in docs/data.md. All get the same rows and grow trees of
-LightGBM with the same settings and as many of them: a plain model stops early on 15 % of the training rows,
+LightGBM with the same settings and as many of them: a plain model stops early on 15% of the training rows,
 and tells how many. Nobody uses the group at prediction. What is compared are scores; ThresholdOptimizer of
 fairlearn has none, and needs the group.
 

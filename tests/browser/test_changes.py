@@ -52,7 +52,7 @@ def test_it_follows_the_interval_and_the_models(changes_of, ties, weighted):
     for begin, end in ((0, 100), (47, 49), (13, 78)):
         move_to(page, begin, end)
         assert_changes(page, scores["first"], scores["third"], groups, begin, end, weights)
-    assert "From first to third, at ranks 13–78 %" in page.locator("#changes-text").text_content()
+    assert "From first to third, at ranks 13–78%" in page.locator("#changes-text").text_content()
     page.get_by_label("Model", exact=True).select_option(label="second")
     assert_changes(page, scores["first"], scores["second"], groups, 13, 78, weights)
     page.get_by_label("Compare with").select_option(label="third")

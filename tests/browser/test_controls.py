@@ -56,7 +56,7 @@ def test_the_map_is_dragged_too(page_of):
     page.mouse.move(box["x"] + 0.205 * box["width"], box["y"] + 0.405 * box["height"], steps=3)
     page.mouse.up()
     assert ends(page) == [20, 60]
-    assert "ranks 20–60 %" in page.locator("#metrics-text").text_content()
+    assert "ranks 20–60%" in page.locator("#metrics-text").text_content()
 
 
 def test_a_click_beside_the_interval_brings_its_nearer_end(page_of):

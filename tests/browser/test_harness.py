@@ -20,7 +20,7 @@ def write(tmp_path):
     """Write a page with some content, under a name that needs quoting in an address."""
 
     def write(content):
-        path = tmp_path / "a page (50 %) ü #1.html"
+        path = tmp_path / "a page (50%) ü #1.html"
         path.write_text(PAGE.format(content), encoding="utf-8")
         return path
 

@@ -27,7 +27,7 @@ def test_models_side_by_side(page_of):
     assert value(page, "statistical_parity") > 0.2
     page.get_by_label("Model", exact=True).select_option(label="after")
     assert value(page, "statistical_parity") < 0.05
-    wait_for_sentence(page, "after: among ranks 5–30 %")
+    wait_for_sentence(page, "after: among ranks 5–30%")
     assert page.locator("#curve polyline.other").count() == 0
     page.get_by_label("Compare with").select_option(label="before")
     assert page.locator("#curve polyline.other").count() == 1

@@ -93,7 +93,7 @@ def test_a_threshold_changes_the_metrics_that_need_one(page_of):
     assert np.mean(scores > threshold) == pytest.approx(0.35, abs=1e-3)
     assert_numbers(page, expected(y, scores, groups, INTERVAL, threshold))
     assert value(page, "statistical_parity") == before
-    assert "selects 35.0 % of all" in page.locator("#rate-text").text_content()
+    assert "selects 35.0% of all" in page.locator("#rate-text").text_content()
     assert "no threshold was audited" in page.locator("#metrics-text").text_content()
 
 
@@ -103,7 +103,7 @@ def test_a_threshold_says_whom_it_selects_though_scores_are_tied(page_of):
     page.locator("#rate").fill("30")
     threshold = thresholds_of(page)[29]
     share = np.mean((scores > 1) > threshold)
-    assert f"selects {100 * share:.1f} % of all" in page.locator("#rate-text").text_content()
+    assert f"selects {100 * share:.1f}% of all" in page.locator("#rate-text").text_content()
 
 
 def test_two_groups_can_be_picked(page_of):
@@ -144,7 +144,7 @@ def test_where_lower_is_better_the_page_counts_from_the_lowest(page_of, ties):
         move_to(page, begin, end)
         # The same people in the same order: the scores are those of the other tests, turned round.
         assert_numbers(page, expected(1 - y, -risks, groups, (begin / 100, end / 100), -4.0))
-    sentence = wait_for_sentence(page, "Among ranks 40–73 % from the best (lowest scores) of each group")
+    sentence = wait_for_sentence(page, "Among ranks 40–73% from the best (lowest scores) of each group")
     assert ": below one and the same score lie " in sentence
     assert "as audited: score below 4" in page.locator("#rate-text").text_content()
     assert "selected: score below 4" in page.locator("#metrics-text").text_content()
@@ -155,10 +155,10 @@ def test_where_lower_is_better_the_page_counts_from_the_lowest(page_of, ties):
     assert "above" not in page.locator("main").inner_text()
     data = json.loads(page.locator("#data").text_content())["models"][0]
     assert min(risks) <= data["bins"][0] < data["bins"][-1] <= max(risks)
-    assert data["thresholds"][:-1] == sorted(data["thresholds"][:-1])  # 1 % of all are below the first
+    assert data["thresholds"][:-1] == sorted(data["thresholds"][:-1])  # 1% of all are below the first
     assert np.mean(risks < data["thresholds"][29]) == pytest.approx(0.3, abs=0.03)
     bars = page.locator("#densities rect.reach").all()
-    assert all(float(bar.get_attribute("width")) > 2 for bar in bars)  # from 40 % on the left to 73 %
+    assert all(float(bar.get_attribute("width")) > 2 for bar in bars)  # from 40% on the left to 73%
 
 
 def test_equal_scores_have_no_gap(page_of):

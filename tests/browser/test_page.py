@@ -34,12 +34,12 @@ def test_the_sentence_says_what_the_numbers_say(page_of):
     page = page_of(quiet_report(None, scores, groups))
     move_to(page, 10, 60)
     sentence = wait_for_sentence(
-        page, "Among ranks 10–60 % from the top of each group, group 0 and group 1 differ by "
+        page, "Among ranks 10–60% from the top of each group, group 0 and group 1 differ by "
     )
     wanted = metrics.unfairness_map(scores, sensitive_features=groups, n_grid=100).at(0.1, 0.6)
     assert f"{wanted.value:.3f}" in sentence
     assert f"{wanted.low:.3f}" in sentence
-    shares = [float(share) / 100 for share in re.findall(r"([\d.]+) % of", sentence)]
+    shares = [float(share) / 100 for share in re.findall(r"([\d.]+)% of", sentence)]
     assert abs(shares[0] - shares[1]) == pytest.approx(wanted.value, abs=2e-3)
     same = page_of(quiet_report(None, np.tile(np.arange(300.0), 2), np.repeat(["a", "b"], 300)))
     assert "do not differ in these data" in same.locator("#sentence").text_content()
@@ -95,9 +95,9 @@ def test_groups_that_are_too_few_are_listed_and_not_judged(page_of):
     few = np.concatenate([np.flatnonzero(groups == f"group {k}")[n:] for k, n in ((2, 30), (3, 5))])
     keep = np.setdiff1d(np.arange(len(y)), few)
     page = page_of(quiet_report(y[keep], scores[keep], groups[keep], small_groups="list"))
-    assert "2 of 4 groups too few to judge" in page.locator("header").text_content()
+    assert "2 of 4 groups too small to evaluate" in page.locator("header").text_content()
     assert page.locator("#groups tbody th").all_text_contents() == ["group 0", "group 1"]
-    listed = details(page, "Too few to judge")
+    listed = details(page, "Too small to evaluate")
     lines = [line.split("\t") for line in listed.locator("tbody").inner_text().splitlines()]
     assert lines == [["group 2", "30", "7"], ["group 3", "5", "1"]]  # 7.5: too few goes down
     judged = np.isin(groups, ["group 0", "group 1"])

@@ -45,7 +45,7 @@ def test_discrete_scores_are_bars_solid_inside_the_interval(page_of, higher):
             members = sum(groups == groups[block][0])
             assert wholes[x] / unit == pytest.approx(block.sum() / members, abs=1e-9)
             assert solids.get(x, 0) / unit == pytest.approx(inside[block].sum() / members, abs=1e-9)
-    assert "solid: the part at the group's ranks 13–78 %" in page.locator("#densities-text").text_content()
+    assert "solid: the part at the group's ranks 13–78%" in page.locator("#densities-text").text_content()
 
 
 def test_the_threshold_parts_the_bars_above_it_from_the_others(page_of):
@@ -70,6 +70,27 @@ AWKWARD = {
 }
 
 
+def stand_apart(one, other):
+    """Whether two boxes of text do not overlap; lines have some air above and below."""
+    return (
+        one["x"] + one["width"] <= other["x"]
+        or other["x"] + other["width"] <= one["x"]
+        or one["y"] + one["height"] <= other["y"] + 3
+        or other["y"] + other["height"] <= one["y"] + 3
+    )
+
+
+@pytest.mark.parametrize("width", [360, 900, 1400])
+def test_names_of_the_maps_axes_stand_apart_from_its_ticks(page_of, width):
+    page = page_of(quiet_report(None, *people(2)[:2]), width=width)
+    edge = page.locator("figure", has=page.locator("#map")).bounding_box()["x"]
+    ticks = [text.bounding_box() for text in page.locator("#map .tick").all()]
+    for name in page.locator("#map .name").all():
+        box = name.bounding_box()
+        assert edge - 1 <= box["x"]
+        assert all(stand_apart(box, tick) for tick in ticks)
+
+
 @pytest.mark.parametrize(
     ("kind", "width", "dark"),
     [(kind, 360, False) for kind in AWKWARD] + [("grades", 360, True), ("close", 1280, True)],
@@ -90,13 +111,7 @@ def test_labels_stand_apart_and_nothing_is_cut_off(page_of, kind, width, dark):
             assert box["x"] + box["width"] <= drawing["x"] + drawing["width"] + 1
             assert drawing["y"] - 1 <= box["y"]
             assert box["y"] + box["height"] <= drawing["y"] + drawing["height"] + 1
-        for one, other in itertools.combinations(boxes, 2):
-            assert (
-                one["x"] + one["width"] <= other["x"]
-                or other["x"] + other["width"] <= one["x"]
-                or one["y"] + one["height"] <= other["y"] + 3  # lines have some air above and below
-                or other["y"] + other["height"] <= one["y"] + 3
-            )
+        assert all(itertools.starmap(stand_apart, itertools.combinations(boxes, 2)))
     if dark:
         assert violations(page) == []
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from partialfair.utils.text import fixed, percent
+from partialfair.utils.text import fixed, percent, short_percent
 from tests.browser.pages import details, move_to
 
 
@@ -56,6 +56,9 @@ def test_python_and_the_page_write_numbers_alike(script):
         assert shown == [fixed(value, digits) for value in values]
     shares = script.evaluate("values => values.map(x => percent(x, 1))", values)
     assert shares == [percent(value) for value in values]
+    percents = [k / 8 for k in range(801)]
+    ends = script.evaluate("values => values.map(x => `${general(x, 4)}%`)", percents)
+    assert ends == [short_percent(value / 100) for value in percents]
     scales = 10.0 ** rng.integers(-12, 16, 3000)
     scores = [*(rng.normal(size=3000) * scales), *values, 1234565.0, 1234575.0, 0.5, 100000.0, 999999.5, 1e-5]
     shown = script.evaluate("values => values.map(x => general(x))", [float(score) for score in scores])
@@ -86,11 +89,12 @@ def test_the_terminal_and_the_page_say_the_same(audited, open_page):
     words, sentence = " ".join(text.split()), page.locator("#sentence").text_content()
     shares = re.search(r"Of the members there, ([\d.]+)% of (\w+) but ([\d.]+)% of (\w+)", words)
     for share, group in (shares.group(1, 2), shares.group(3, 4)):
-        assert re.search(rf"{share} % of (the interval|that) of {group}\b", sentence)
-    count = re.search(r"band for all ([\d,]+) intervals at once", words)[1]
-    assert f"band for all {count} intervals at once" in page.locator("#map-text").text_content()
+        assert re.search(rf"{share}% of (the interval|that) of {group}\b", sentence)
+    count = re.search(r"band, simultaneous for all ([\d,]+) intervals", words)[1]
+    assert f"band, simultaneous for all {count} intervals" in page.locator("#map-text").text_content()
     gap, begin, end, low, high = re.search(
-        r"any 25 %-wide interval is ([\d.]+), at ranks (\d+)–(\d+) %.*once: ([\d.]+) – ([\d.]+)",
+        r"any interval of 25% of the ranks is ([\d.]+), at ranks (\d+)–(\d+)%"
+        r".*intervals: ([\d.]+) – ([\d.]+)",
         words,
     ).groups()
     move_to(page, int(begin), int(end))

@@ -81,7 +81,7 @@ def test_the_card_and_the_figure_have_one_gap_elsewhere(page_of, gap_scale):
     report = quiet_report(None, scores, groups, gap_scale=gap_scale, interval=(0.1, 0.35))
     page, found = page_of(report), report.elsewhere()
     low, high = (f"{100 * end:.4g}" for end in found.interval)
-    where = f"ranks {low}–{high} %"
+    where = f"ranks {low}–{high}%"
     assert card(page, "Largest gap elsewhere") == [
         ("these scores", f"{found.gap:.3f}", f"{where}: {found.low:.3f} – {found.high:.3f}")
     ]
@@ -149,9 +149,9 @@ def test_the_reports_interval_stands_beside_a_gap_only_where_it_was_audited(page
     assert set(kinds().values()) == {"interval"}
     row = report["statistical_parity"]
     assert f"({row.low:.3f}" not in page.locator("#sentence").text_content()
-    assert f"95 % interval: {row.low:.3f} – {row.high:.3f}" in page.locator("#sentence").text_content()
+    assert f"95% interval: {row.low:.3f} – {row.high:.3f}" in page.locator("#sentence").text_content()
     press(page, "move", "ArrowRight")
-    page.wait_for_function("() => document.getElementById('sentence').textContent.includes('95 % band')")
+    page.wait_for_function("() => document.getElementById('sentence').textContent.includes('95% band')")
     assert page.locator("td[data-interval]").count() == 2  # the pairwise metrics, which are of all ranks
     page.get_by_role("button", name="Reset").click()
     assert set(kinds().values()) == {"interval"}
@@ -167,7 +167,7 @@ def test_no_sentence_says_that_zero_is_possible_where_a_bound_excludes_it(page_o
     for place in (".verdict", "#sentence"):
         text = page.locator(place).text_content()
         low = float(re.search(r"interval:? ([\d.]+)", text)[1])
-        assert (low > 0) is ("No gap shown" not in text)
+        assert (low > 0) is ("No gap detected" not in text)
 
 
 def test_contents_lead_to_details_and_unfold_them(two_models):

@@ -81,7 +81,7 @@ def run(
     """
     for module in (evaluation, fitted_path):
         monkeypatch.setattr(module, "fairness_report", partial(fairness_report, n_resamples=100))
-    monkeypatch.setattr(evaluation, "compare_gaps", partial(compare_gaps, n_resamples=100))
+        monkeypatch.setattr(module, "compare_gaps", partial(compare_gaps, n_resamples=100))
     monkeypatch.setattr(search, "direct_search", _search_briefly)
     monkeypatch.setattr(search, "escalate_search", lambda this: None)
     monkeypatch.setattr(audit, "MAP_GRID", 20)

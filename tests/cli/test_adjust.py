@@ -63,7 +63,7 @@ def test_a_map_moves_the_scores_of_others_even_of_one_group(run, people, scores,
 
 def test_it_says_what_it_did_and_that_the_group_is_needed(run, scores):
     said = run("adjust", scores, *ASKED, "--label", "hired", "--out", "out").out
-    assert "ranks 5–45 % from the top" in said
+    assert "ranks 5–45% from the top" in said
     assert "scoring needs it, which may be unlawful" in said
     assert "calibration" in said
 

@@ -99,16 +99,28 @@ def test_without_labels_and_threshold_the_metrics_that_need_them_are_left_out_wi
     assert "(needs labels and a threshold): equal opportunity (pEOP) and equalized odds (pEOD)" in said
 
 
+def test_where_the_worst_pair_differs_is_explained(run, scores):
+    arguments = ("audit", scores, *COLUMNS, "--label", "hired", "--threshold", 0.5, *BAND)
+    lines = run(*arguments).out.splitlines()
+    (head,) = [line for line in lines if line.startswith("metric")]
+    assert head.split("  ")[-2:] == ["at score", "proportion above"]
+    row = run(*arguments, "--json").json["metrics"]["statistical_parity"]
+    (line,) = [line for line in lines if line.startswith("statistical parity (pSP)  ")]
+    above = " / ".join(f"{100 * rank:.1f}%" for rank in row["ranks_from_top"])
+    assert line.rstrip().endswith(f"{row['score']:.4g}  {above}")
+    assert "“at score”: the score at which the worst pair differs most" in " ".join(" ".join(lines).split())
+
+
 def test_the_table_says_what_was_measured(run, scores):
     outcome = run("audit", scores, *COLUMNS, "--label", "hired", "--threshold", 0.5, "--interval", 0.05, 0.3)
     shown = " ".join(outcome.out.split())
     for text in (
-        "ranks 5–30 % from the top (score percentiles 70–95); gaps on the interval scale; positive label: ",
+        "ranks 5–30% from the top (score percentiles 70–95); gaps on the interval scale; positive label: ",
         "statistical parity (pSP)",
-        "95 % interval",
+        "95% interval",
         "group members in the interval tied scores",
         "Of the members there, ",
-        "band for all 210 intervals at once",
+        "band, simultaneous for all 210 intervals",
     ):
         assert text in shown
     assert outcome.code == 0
@@ -127,7 +139,7 @@ def test_equal_scores_are_told_without_made_up_thresholds(run, people, scores, g
     outcome = run("audit", scores, *COLUMNS, *BAND, "--gap-scale", gap_scale)
     assert "no threshold tells the groups apart: a gap of 0.000" in " ".join(outcome.out.split())
     assert "inf" not in outcome.out.replace("interval", "")
-    assert "100.0 %" in outcome.out  # tied
+    assert "100.0%" in outcome.out  # tied
 
 
 def test_few_members_are_noted(run, people, scores):
@@ -252,15 +264,17 @@ def test_a_threshold_outside_the_interval_is_pointed_out(run, scores, threshold,
 
 def test_the_audited_interval_wins_ties_for_the_widest(run, scores):
     widest = run("audit", scores, *COLUMNS, "--json").json["widest_interval"]["interval"]
-    assert "No other 25 %-wide interval" in run("audit", scores, *COLUMNS, "--interval", *widest).out
-    assert "The widest gap of any 25 %-wide interval" in run("audit", scores, *COLUMNS, *BAND).out
+    words = " ".join(run("audit", scores, *COLUMNS, "--interval", *widest).out.split())
+    assert "No other interval of 25% of the ranks has a larger gap" in words
+    words = " ".join(run("audit", scores, *COLUMNS, *BAND).out.split())
+    assert "The largest gap of any interval of 25% of the ranks is" in words
 
 
 def test_intervals_by_group_are_both_named(run, scores):
     intervals = ("--interval", "f=0.1", 0.2, "--interval", "m=0.1", 0.3)
     shown = " ".join(run("audit", scores, *COLUMNS, *intervals).out.split())
-    ranks = {"f": "ranks 10–20 % from the top (score percentiles 80–90) of f"}
-    ranks["m"] = "ranks 10–30 % from the top (score percentiles 70–90) of m"
+    ranks = {"f": "ranks 10–20% from the top (score percentiles 80–90) of f"}
+    ranks["m"] = "ranks 10–30% from the top (score percentiles 70–90) of m"
     assert any(f"Among {ranks[a]} and {ranks[b]}, " in shown for a, b in ("fm", "mf"))
 
 
@@ -269,13 +283,15 @@ def test_intervals_of_crossed_groups_are_named_as_groups_are(run, scores):
     intervals = [word for name in names for word in ("--interval", f"{name}=0.1 0.6")]
     options = (*COLUMNS, "--group", "age", *intervals)
     assert set(run("audit", scores, *options, "--json").json["interval"]) == {*names}
-    assert "f × old: ranks 10–60 %" in run("audit", scores, *options).out
+    assert "f × old: ranks 10–60%" in run("audit", scores, *options).out
 
 
 def test_the_verdict_comes_first(run, scores):
     out = run("audit", scores, *COLUMNS, *BAND).out
     lines = [line for line in out.splitlines() if line]
-    headline = next(place for place, line in enumerate(lines) if line.startswith("Gap shown: f is worse off"))
+    headline = next(
+        place for place, line in enumerate(lines) if line.startswith("Gap detected: f is worse off")
+    )
     assert headline < next(place for place, line in enumerate(lines) if line.startswith("metric"))
     assert "It may be claimed with 95% confidence" in out
     assert "At most:" not in out  # one pair of limits; the others are in the record

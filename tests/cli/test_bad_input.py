@@ -123,7 +123,7 @@ def test_cells(run, people, tmp_path, change, options, words):
     ("options", "words"),
     [
         (["--interval", -0.1, 0.5], ["interval (-0.1, 0.5)", "[0, 1]"]),
-        (["--interval", 5, 30], ["interval (5, 30)", "30 % is written 0.30"]),
+        (["--interval", 5, 30], ["interval (5, 30)", "30% is written 0.30"]),
         (["--interval", 0.3, 0.05], ["interval (0.3, 0.05)", "reversed"]),
         (["--interval", 0.3, 0.3], ["interval (0.3, 0.3)", "empty"]),
         (["--interval", "nan", 0.5], ["interval (nan, 0.5)"]),

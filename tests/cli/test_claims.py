@@ -57,7 +57,7 @@ class TestGate:
         outcome = run("audit", scores, *CHOICES, "--fail-above", limit, "--fail-on", fail_on)
         shown = " ".join(outcome.out.split())
         side = {"exceeds": "at least", "unproven": "at most"}[fail_on]
-        bound = f"{side} {line[side.replace(' ', '_')]:.3f} with 95 % confidence"
+        bound = f"{side} {line[side.replace(' ', '_')]:.3f} with 95% confidence"
         gap = f"gate (--fail-on {fail_on}): statistical parity (pSP) gap {line['value']:.3f}"
         assert f"{gap}, {bound}, limit {limit}: {words}" in shown
 
@@ -164,16 +164,17 @@ class TestPairs:
             (["--fail-above", 1, "--fail-metric", "group_auc"], "group_auc", "group AUC (pGAUC)"),
         ):
             shown = run("audit", scores, *CROSSED, *gate).out
-            table = shown.split(f"The 5 widest of 6 pairs by {title}:\n")[1].splitlines()
+            table = shown.split(f"The 5 largest gaps of 6 pairs by {title}:\n")[1].splitlines()
             for line, pair in zip(table[1:6], gaps[metric]["pairs"], strict=False):
                 assert line.split("  ")[0] == " / ".join(pair["groups"])
                 assert f"{pair['value']:.3f}  {pair['low']:.3f} – {pair['high']:.3f}" in line
+            assert "95% interval, pair by itself" in table[0]
             assert table[6].startswith(
-                "These are intervals of one pair each; those above are of the widest gap"
+                "The interval of a pair by itself holds if the pair was chosen in advance"
             )
         of_two = run("audit", scores, *CHOICES).out
         assert "pairs by" not in of_two
-        assert "one pair each" not in of_two
+        assert "pair by itself" not in of_two
 
     def test_who_drives_equalized_odds_is_printed(self, run, scores):
         among = line_of(run, scores, "equalized_odds")["among"]
@@ -190,10 +191,17 @@ class TestPairs:
     [
         (
             CHOICES,
-            "Each interval holds by itself with 95 % confidence; all 7 at once with at least 65 %.",
+            "Each interval by itself holds with 95% confidence; all 7 hold simultaneously with at least 65% "
+            "confidence.",
         ),
-        ((*CHOICES, "--confidence", 0.9), "with 90 % confidence; all 7 at once with at least 30 %."),
-        ((*CHOICES, "--confidence", 0.8), "holds by itself with 80 % confidence."),  # 1 − 7 · .2 < 0
+        (
+            (*CHOICES, "--confidence", 0.9),
+            "with 90% confidence; all 7 hold simultaneously with at least 30% confidence.",
+        ),
+        (
+            (*CHOICES, "--confidence", 0.8),
+            "Each interval by itself holds with 80% confidence.",
+        ),  # 1 − 7 · .2 < 0
     ],
 )
 def test_how_sure_all_lines_are_at_once(run, scores, options, words):

@@ -162,6 +162,7 @@ def test_the_demo_trains_and_shows_before_and_after(run, tmp_path):
     assert before["gap_low"] > 0.1  # surely apart without a constraint
     assert all(model["satisfied"] for model in others)
     assert outcome.out.index("Before, no constraint") < outcome.out.index("After, max gap 0.1")
+    assert "train fits one limit alone" in outcome.out  # why its model is not just that of the path
     (by_hand,) = [line.strip() for line in outcome.out.splitlines() if line.startswith("  partialfair path ")]
     again = run(*shlex.split(by_hand)[1:], "--json")  # the command that it prints, with the table it wrote
     assert [model["gap"] for model in again.json["models"]] == [model["gap"] for model in record["models"]]

@@ -92,7 +92,7 @@ class TestIntervals:
     def test_the_sentence_names_both_intervals(self, run, scores):
         by_group = ("--interval", "f=0.1", 0.3, "--interval", "m=0.2", 0.4)
         shown = " ".join(run("audit", scores, *COLUMNS, *by_group).out.split())
-        assert "Among ranks 10–30 % from the top (score percentiles 70–90) of f and ranks 20–40 %" in shown
+        assert "Among ranks 10–30% from the top (score percentiles 70–90) of f and ranks 20–40%" in shown
 
     def test_auto_is_around_the_rate_of_selection(self, run, scores, people):
         found = run("audit", scores, *COLUMNS, "--interval", "auto", "--threshold", 0.5, "--json").json
@@ -161,11 +161,13 @@ class TestSmallGroups:
     def test_they_are_listed_and_do_not_stop_the_audit(self, run, file):
         outcome = run("audit", "scores.csv", *COLUMNS, *BAND)
         assert outcome.code == 0, outcome.err
-        assert "2 of 4 groups too few to judge" in outcome.out.splitlines()[0] + outcome.out.splitlines()[1]
+        assert (
+            "2 of 4 groups too small to evaluate" in outcome.out.splitlines()[0] + outcome.out.splitlines()[1]
+        )
         for name, inside in (("two", "0"), ("twenty", "6")):
             (line,) = [line for line in outcome.out.splitlines() if line.startswith(f"{name} ")]
             assert inside in line.split()
-            assert "too few to judge" in line
+            assert "too small to evaluate" in line
         record = run("audit", "scores.csv", *COLUMNS, *BAND, "--json").json
         large = file[file["sex"].isin(["big", "large"])]
         wanted = gap_of(None, large["score"], sensitive_features=large["sex"], interval=(0.1, 0.4))
@@ -405,7 +407,7 @@ class TestPromises:
             assert len(rows) == 2
             assert all(("–" in line) is has_one for line in rows)
         alone = run(*TRAIN, *BAND, "--test-size", 0).out
-        assert "95 % interval 0" not in alone.split("metric")[0]
+        assert "95% interval 0" not in alone.split("metric")[0]
 
     def test_the_surrogate_promises_nothing(self, run, hopeless):
         outcome = run(*self.asked(0.01), "--enforce", "surrogate")

@@ -47,7 +47,7 @@ def test_train_judges_out_of_fold_and_saves_a_model_of_all_rows(run, table, tmp_
     assert outcome.code == 0
     said = " ".join(outcome.out.split())
     assert f"{len(table):,} rows in 4 folds;" in said
-    assert "on out-of-fold rows. Among ranks 10–90 %" in said
+    assert "on out-of-fold rows. Among ranks 10–90%" in said
     assert "every row was scored by one of 4 models" in said
     assert not (tmp_path / "out" / "held_out.csv").exists()
     scored = pd.read_csv(tmp_path / "out" / "out_of_fold.csv")

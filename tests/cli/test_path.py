@@ -150,7 +150,7 @@ class TestPath:
         assert names == {"path.json", "path.csv", "held_out.csv", "frontier.png"}
         assert all(name in outcome.out for name in names)
         assert (tmp_path / "out" / "frontier.png").read_bytes().startswith(b"\x89PNG")
-        for word in ("max gap", "alpha", "training gap", "gap held out", "95 % interval", "accuracy", "0.01"):
+        for word in ("max gap", "alpha", "training gap", "gap held out", "95% interval", "accuracy", "0.01"):
             assert word in outcome.out
         assert "predict" not in outcome.out
         assert not [line for line in outcome.err.splitlines() if not line.startswith("partialfair: ")]
@@ -182,6 +182,18 @@ class TestPath:
         record = run(*BASIC, "--max-gaps", "0.3,0.3000001", "--json", "--out", "out").json
         scores = [name for name in pd.read_csv("out/held_out.csv").columns if name.startswith("score")]
         assert len(scores) == len(record["models"]) == 3
+
+    def test_a_path_of_one_limit_answers_as_train_does(self, run, file):
+        """The same models, on the same rows, with the same resamples: the same intervals and differences."""
+        path = run(*BASIC, "--max-gaps", 0.3, "--json", "--out", "out").json
+        train = run("train", *BASIC[1:], "--max-gap", 0.3, "--json", "--out", "out").json
+        models = train["models"]
+        for line, name in zip(path["models"], ("without the constraint", "with the constraint"), strict=True):
+            row = models[name]["held out"]["metrics"]["statistical_parity"]
+            shown = (line["gap"], line["gap_low"], line["gap_high"])
+            assert shown == (row["value"], row["low"], row["high"])
+        for part in ("difference_from_unconstrained", "outside_the_interval"):
+            assert path[part] == train[part]
 
     def test_the_seed_decides(self, run, file):
         first, again, other = (

@@ -60,7 +60,10 @@ class TestTrainRefuses:
     @pytest.mark.parametrize(
         ("options", "words"),
         [
-            (["--interval", 0, 0.001], ["rows held out", "too few to judge", "--test-size", "--min-group"]),
+            (
+                ["--interval", 0, 0.001],
+                ["rows held out", "too small to evaluate", "--test-size", "--min-group"],
+            ),
             (["--interval", 0, 0.001, "--test-size", 0], ["no group is large enough", "--min-group 10"]),
             (
                 ["--interval", "x=0.1", 0.2, "--interval", "f=0.1", 0.2],

@@ -56,7 +56,7 @@ def test_the_objective_is_that_of_the_fit():
 
 
 def test_ties_are_counted_by_definition():
-    case = small_case(0, n=12)  # two groups of six, of which ranks 20–90 % hold 4.2 members each
+    case = small_case(0, n=12)  # two groups of six, of which ranks 20–90% hold 4.2 members each
     assert case.ties(np.arange(12.0)).band == 0
     assert case.ties(np.zeros(12)).block == case.ties(np.zeros(12)).band == 1
     scores = np.arange(12.0)

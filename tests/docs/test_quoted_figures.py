@@ -156,7 +156,7 @@ QUOTES = [
           lambda: entry("population", "draws", part="law")),
     Quote("docs/choosing.md", f"chose a model {NUMBER} times on the interval scale",
           lambda: law_school("a model returned")),
-    Quote("docs/choosing.md", f"such a model was returned in at most {NUMBER} %", too_wide, at_most=True),
+    Quote("docs/choosing.md", f"such a model was returned in at most {NUMBER}%", too_wide, at_most=True),
     Quote("docs/choosing.md", f"constraint alone {NUMBER} of 70 gaps", lambda: n_rises(REAL, "free")),
     Quote("docs/choosing.md", f"constraint alone [0-9]+ of {NUMBER} gaps",
           lambda: len(outside_gaps(REAL, "free"))),
@@ -198,14 +198,14 @@ QUOTES = [
     Quote("docs/choosing.md", f"alone [0-9]+ of 10, by {NUMBER} at most",
           lambda: max(outside_rises(("admissions",), "free"))),
     Quote("docs/choosing.md", f"took up to {NUMBER} times as long", lambda: max(times_as_long())),
-    Quote("docs/metrics.md", f"nominal 95 % held {NUMBER} %", lambda: held("covered", "mean")),
-    Quote("docs/metrics.md", f"and {NUMBER} % in the worst setting", lambda: held("covered", "lowest")),
-    Quote("docs/metrics.md", f"`at_least` {NUMBER} %", lambda: held("at least", "mean")),
-    Quote("docs/metrics.md", f"`at_least` [0-9.]+ % and {NUMBER} %", lambda: held("at least", "lowest")),
-    Quote("docs/metrics.md", f"missed {NUMBER} % of the time at most, for 5%", lambda: missed("at most")),
-    Quote("docs/metrics.md", f"and `high` {NUMBER} %, for 2.5%", lambda: missed("high")),
-    Quote("docs/metrics.md", f"`at_most` {NUMBER} % and", lambda: held("at most", "mean")),
-    Quote("docs/metrics.md", f"`at_most` [0-9.]+ % and {NUMBER} %", lambda: held("at most", "lowest")),
+    Quote("docs/metrics.md", f"nominal 95% held {NUMBER}%", lambda: held("covered", "mean")),
+    Quote("docs/metrics.md", f"and {NUMBER}% in the worst setting", lambda: held("covered", "lowest")),
+    Quote("docs/metrics.md", f"`at_least` {NUMBER}%", lambda: held("at least", "mean")),
+    Quote("docs/metrics.md", f"`at_least` [0-9.]+% and {NUMBER}%", lambda: held("at least", "lowest")),
+    Quote("docs/metrics.md", f"missed {NUMBER}% of the time at most, for 5%", lambda: missed("at most")),
+    Quote("docs/metrics.md", f"and `high` {NUMBER}%, for 2.5%", lambda: missed("high")),
+    Quote("docs/metrics.md", f"`at_most` {NUMBER}% and", lambda: held("at most", "mean")),
+    Quote("docs/metrics.md", f"`at_most` [0-9.]+% and {NUMBER}%", lambda: held("at most", "lowest")),
     Quote("docs/torch.md", f"{NUMBER} times as much with the hook at batches of 64", lambda: hook_ratio(64)),
     Quote("docs/torch.md", f"{NUMBER} times at 256", lambda: hook_ratio(256)),
     Quote("docs/torch.md", f"{NUMBER} times at 512", lambda: hook_ratio(512)),
@@ -426,7 +426,7 @@ def test_the_power_of_paired_bounds_is_that_of_the_record():
     assert f"compared with {known[0]}, {known[1]} and {known[2]} of a paired test" in page
     shown = [row["two-sided interval below 0"] for row in rows]
     assert (
-        f'The verdict is "fairer" in {shown[1]} of the samples with 400 rows, and in {shown[2]} with 800'
+        f'The verdict is "smaller gap" in {shown[1]} of the samples with 400 rows, and in {shown[2]} with 800'
         in page
     )
 

@@ -65,3 +65,20 @@ def test_names_with_banned_words_are_found(tmp_path):
         "AskedTwice",
         "_JUDGED_AT",
     ]
+
+
+SPACED = re.compile(r"(?:[0-9}]|&nbsp;) %(?![a-z(])(?! *[(0-9a-z_]+\W)")
+"""A number, a blank and the sign of percents; not the remainder of a division."""
+
+
+def test_percents_are_written_without_a_blank():
+    top = ROOT.parents[1]
+    files = [*ROOT.rglob("*.py"), *ROOT.rglob("*.js"), *ROOT.rglob("*.html"), *top.glob("*.md")]
+    files += [*(top / "docs").glob("*.md"), *PAPER.rglob("*.py")]
+    found = [
+        f"{path.name}:{number}: {line.strip()}"
+        for path in files
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if SPACED.search(line)
+    ]
+    assert found == []

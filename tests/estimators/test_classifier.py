@@ -484,7 +484,7 @@ def test_what_is_in_the_way_is_named(people):
         warnings.simplefilter("always")
         clf.fit(X, people.y, sensitive_features=people.groups)
     assert clf.result_.status is Status.NO_FEASIBLE_POINT
-    assert re.match(r"at (least|most) .* % of [fm] ahead of threshold [12]", clf.result_.obstacle)
+    assert re.match(r"at (least|most) .*% of [fm] ahead of threshold [12]", clf.result_.obstacle)
     assert f"infeasibility reason: {clf.result_.obstacle}" in str(clf.result_)
     assert any(f"in the way: {clf.result_.obstacle}" in str(one.message) for one in caught)
 

@@ -61,7 +61,7 @@ def test_a_certified_model_and_its_record(fitted, people):
     assert told.at_most <= told.max_gap == 0.5
     assert (told.n_models, told.confidence, told.scoring) == (9, 0.95, "accuracy")
     assert 1 <= told.n_certified <= 9
-    assert str(result).startswith("With 95 % confidence the gap of new people is at most 0.5\n")
+    assert str(result).startswith("With 95% confidence the gap of new people is at most 0.5\n")
     assert fitted.get_params()["enforce"] == result.enforce == "population"
     _, held_out = held_out_of(people)
     assert told.n_rows == held_out.n
@@ -138,7 +138,7 @@ def test_an_honest_no(people, few_models):
         clf.fit(X, y, sensitive_features=groups)
     assert (caught[0].filename, caught[0].category) == (__file__, ConvergenceWarning)
     said = str(caught[0].message)
-    assert said.startswith("no model was shown, with 95 % confidence, to have a gap of at most 0.2 on new")
+    assert said.startswith("no model was shown, with 95% confidence, to have a gap of at most 0.2 on new")
     assert "the lowest upper bound is" in said
     assert "rows held out would do, if gaps stay as estimated" in said
     result, told = clf.result_, clf.result_.population

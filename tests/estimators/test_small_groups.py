@@ -1,4 +1,4 @@
-"""Groups that are too small to judge are outside the promise, and said to be."""
+"""Groups that are too small to evaluate are outside the promise, and said to be."""
 
 import warnings
 

@@ -127,7 +127,7 @@ def test_networks_on_300_faces(tmp_path, data_dir, monkeypatch):
     record = json.loads(done.stdout)
     assert record["failures"] == 0
     rows = record["targets"]["fig12"]
-    assert [row["constraint on"] for row in rows] == ["unconstrained", "ranks 20-40 %, 10 points"]
+    assert [row["constraint on"] for row in rows] == ["unconstrained", "ranks 20-40%, 10 points"]
     assert {row["training images"] for row in rows} == {"300"}
     assert (tmp_path / "r" / "fig12.png").exists()
     kept = Store(tmp_path / "r", __version__)

@@ -93,7 +93,7 @@ def test_folds_that_got_more_of_a_group_are_not_thought_to_rank_higher():
 def samples():
     """Of 60 samples: five models' mean true gap, and what scores out of fold say of it, by two metrics.
 
-    A model takes each group's training mean (then its 70 % quantile) from the scores: in training groups are
+    A model takes each group's training mean (then its 70% quantile) from the scores: in training groups are
     alike, and among new people they differ by the noise of the training rows.
     """
     found = {"statistical_parity": [], "demographic_parity": []}
@@ -165,4 +165,4 @@ class TestTruth:
 def test_what_figures_mean():
     said = explain_folds(np.arange(20) % 5)
     assert "one of 5 models" in said
-    assert "on 80 % of the rows" in said
+    assert "on 80% of the rows" in said

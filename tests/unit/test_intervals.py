@@ -42,7 +42,7 @@ def test_an_interval_set_is_left_alone():
         ([(0, 0.1), (0.5, 0.4)], r"interval \(0.5, 0.4\) is empty or reversed"),
         ((-0.1, 0.5), r"interval \(-0.1, 0.5\) lies outside \[0, 1\]"),
         ((0.5, 1.01), r"interval \(0.5, 1.01\) lies outside \[0, 1\]"),
-        ((5, 30), r"\(5, 30\) lies outside .* 30 % is written 0.30"),
+        ((5, 30), r"\(5, 30\) lies outside .* 30% is written 0.30"),
         ((float("nan"), 0.5), r"interval \(nan, 0.5\)"),
         ((0.5, float("nan")), r"interval \(0.5, nan\)"),
         ((0.5, float("inf")), r"interval \(0.5, inf\) lies outside"),
@@ -72,10 +72,10 @@ def test_refuses_what_is_no_interval(written, message):
 @pytest.mark.parametrize(
     ("written", "text"),
     [
-        ((0.05, 0.30), "ranks 5–30 % from the top (score percentiles 70–95)"),
-        ((0, 1), "ranks 0–100 % from the top (score percentiles 0–100)"),
-        ((0.125, 0.3), "ranks 12.5–30 % from the top (score percentiles 70–87.5)"),
-        ([(0.7, 1), (0, 0.1)], "ranks 0–10 % and 70–100 % from the top (score percentiles 90–100 and 0–30)"),
+        ((0.05, 0.30), "ranks 5–30% from the top (score percentiles 70–95)"),
+        ((0, 1), "ranks 0–100% from the top (score percentiles 0–100)"),
+        ((0.125, 0.3), "ranks 12.5–30% from the top (score percentiles 70–87.5)"),
+        ([(0.7, 1), (0, 0.1)], "ranks 0–10% and 70–100% from the top (score percentiles 90–100 and 0–30)"),
     ],
 )
 def test_text_counts_both_ways(written, text):

@@ -134,7 +134,7 @@ class TestRankCurve:
 
     @pytest.mark.parametrize(
         ("interval", "name"),
-        [((0.05, 0.3), "interval 5–30 %"), (UNION, "interval 5–20 and 50–80 %"), (None, None)],
+        [((0.05, 0.3), "interval 5–30%"), (UNION, "interval 5–20% and 50–80%"), (None, None)],
     )
     def test_the_legend_names_the_interval(self, interval, name):
         names = [text.get_text() for text in draw_curve(*people(), interval).get_legend().get_texts()]
@@ -360,7 +360,16 @@ class TestMap:
         ax = found.plot(interval=(0.1, 0.4))
         assert ax.lines[0].get_xydata() == pytest.approx(np.array([[0.125, 0.375]]))
         assert f"({scale} scale)" in ax.figure.axes[1].get_ylabel()
-        assert re.search(r"95 % band for all\s+210 intervals", ax.texts[0].get_text())
+        assert re.search(r"95% band, simultaneous\s+for all 210 intervals", ax.texts[0].get_text())
+
+    @pytest.mark.parametrize("size", [(6.0, 5.0), (3.6, 3.0)])
+    def test_names_of_axes_stand_apart_from_ticks(self, size):
+        figure, ax = pyplot.subplots(figsize=size, layout="constrained")
+        plot_unfairness_map(unfairness_map(*people()[:1], sensitive_features=people()[1]), ax=ax)
+        figure.draw_without_rendering()
+        for axis in (ax.xaxis, ax.yaxis):
+            name = axis.label.get_window_extent()
+            assert not any(name.overlaps(tick.get_window_extent()) for tick in axis.get_ticklabels())
 
     def test_a_ring_at_the_corner_is_whole(self):
         assert not draw_map(*people(), interval=(0, 1)).lines[0].get_clip_on()
@@ -410,7 +419,7 @@ PATHS = {
 @pytest.mark.parametrize("points", PATHS)
 def test_labels_of_a_frontier_stand_apart_and_name_every_model(points):
     path = PATHS[points]
-    ax = plot_path(path, title="statistical parity (pSP) at ranks 5–30 % from the top (percentiles 70–95)")
+    ax = plot_path(path, title="statistical parity (pSP) at ranks 5–30% from the top (percentiles 70–95)")
     figure = ax.figure
     figure.canvas.draw()
     boxes = [text.get_window_extent() for text in ax.texts]

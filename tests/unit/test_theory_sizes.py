@@ -32,7 +32,7 @@ def test_the_smallest_gap_is_the_inverse(interval, gap_scale):
 
 
 def test_a_gap_of_nobody_seen_cannot_be_excluded():
-    """Of ten, 1 − .05^(1/10) = 26 % may all have been missed, however narrow the interval makes them."""
+    """Of ten, 1 − .05^(1/10) = 26% may all have been missed, however narrow the interval makes them."""
     assert smallest_gap(10, interval=(0.0, 0.001), gap_scale="absolute") == pytest.approx(1 - 0.05**0.1)
     assert smallest_gap(3) == 1.0
 
@@ -61,7 +61,7 @@ def test_so_many_do_show_it_and_far_fewer_do_not(case):
             count += report["statistical_parity"].at_most <= max_gap
         return count / n_draws
 
-    assert shown(n) >= 0.75  # 80 %, but for the noise of 60 draws
+    assert shown(n) >= 0.75  # 80%, but for the noise of 60 draws
     times_too_many = 3 if true_gap and interval != (0.0, 1.0) else 2  # as the notes of required_size say
     assert shown(n // times_too_many) < 0.6
 

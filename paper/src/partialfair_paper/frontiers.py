@@ -24,7 +24,7 @@ _CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over splits, its standard error, and half of its 95 % interval (Student's t)."""
+    """A mean over splits, its standard error, and half of its 95% interval (Student's t)."""
 
     value: float
     error: float

@@ -133,7 +133,7 @@ def _draw_frontier(ax: Axes, store: Store, question: Question, method: Method, s
 
 
 def _draw_points(ax: Axes, frontier: Sequence[Point], label: str, style: Any) -> None:
-    """Draw points with 95 % intervals, joined in the order of their fairness."""
+    """Draw points with 95% intervals, joined in the order of their fairness."""
     points = sorted(frontier, key=lambda point: point.fairness.value)
     columns = [
         [getattr(getattr(point, axis), part) for point in points]
@@ -311,7 +311,7 @@ def _networks(target: Networks, scope: Scope, store: Store) -> dict[str, Figure]
         drawn.items(), ("0.2", *GROUP_COLOURS), _MARKERS, strict=False
     ):
         _draw_points(ax, points, label, {"color": colour, "marker": marker, "linewidth": 1.6})
-    ax.set_xlabel("pSP fairness (1 − absolute gap) on ranks 20-40 %, test images")
+    ax.set_xlabel("pSP fairness (1 − absolute gap) on ranks 20-40%, test images")
     ax.set_ylabel("accuracy on test images")
     ax.set_title("ResNet-18 on CelebA, by where it is constrained", fontsize=10, loc="left")
     _add_legend(figure, grid)

@@ -40,9 +40,9 @@ INTERVALS: Mapping[str, tuple[tuple[float, float], ...]] = {
 """Of Figure 9 (Section G.6), and of Figure 12 (Section G.9); `OWN_INTERVALS` are among them."""
 
 NETWORKS: Mapping[str, tuple[tuple[float, float], int]] = {
-    "ranks 20-40 %, 10 points": ((0.2, 0.4), 10),
+    "ranks 20-40%, 10 points": ((0.2, 0.4), 10),
     "all ranks, 50 points": ((0.0, 1.0), 50),
-    "ranks 20-40 %, 50 points": ((0.2, 0.4), 50),
+    "ranks 20-40%, 50 points": ((0.2, 0.4), 50),
 }
 """Settings (i), (ii) and (iii) of Figure 12: where networks are constrained, and at how many points."""
 
@@ -165,7 +165,7 @@ TABLE_2: Mapping[str, tuple[Printed, ...]] = {
         (0.7748, 0.7986), (0.7398, 0.7920), (0.7026, 0.7902), (0.6624, 0.7848), (0.5772, 0.7648)
     ),
 }
-"""ACS, ranks 20 to 40 %; the first row of each is the unconstrained model."""
+"""ACS, ranks 20 to 40%; the first row of each is the unconstrained model."""
 
 TABLE_3: Mapping[str, tuple[Printed, ...]] = {
     "a9a": _rows(

@@ -31,7 +31,7 @@ from partialfair.metrics.map import groups_map
 from partialfair.plotting import plot_unfairness_map
 from partialfair.report.pages import audit_page
 from partialfair.report.sections import notes_section, settings_section
-from partialfair.utils.text import fixed, visible
+from partialfair.utils.text import fixed, short_percent, visible
 from partialfair.utils.typing import IntervalLike
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class Audit:
             "threshold": "none" if settings.threshold is None else f"{settings.threshold:g}",
             "gap scale": settings.gap_scale,
             "ranks within": settings.rank_within.replace("_", " "),
-            "fewest members to judge a group": settings.min_group_size,
+            "fewest members to evaluate a group": settings.min_group_size,
             "smaller groups": settings.small_groups,
             "seed of the bootstrap": settings.seed,
         }
@@ -205,7 +205,7 @@ class Audit:
         verdict = report.verdict
         out.print(verdict.headline, style="bold")
         out.print(verdict.claim)
-        if verdict.finding != "gap shown":  # where one is, the verdict says how many of either group
+        if verdict.finding != "gap detected":  # where one is, the verdict says how many of either group
             out.print(parity_sentence(report))
         out.print(self._widest_sentence())
         if self.gate is not None:
@@ -223,12 +223,13 @@ class Audit:
         worst = self.unfairness.widest(MAP_WIDTH)
         gap = self.report["statistical_parity"].value
         if _is_as_wide(self.interval) and gap >= worst.value - 1e-9:
-            return f"No other {100 * MAP_WIDTH:g} %-wide interval has a wider gap."
+            return f"No other interval of {short_percent(MAP_WIDTH)} of the ranks has a larger gap."
         return (
-            f"The widest gap of any {100 * MAP_WIDTH:g} %-wide interval is {fixed(worst.value)}, at "
-            f"{self.settings.words(worst.interval)}, between {' and '.join(map(group_name, worst.groups))} "
-            f"({100 * self.settings.confidence:g} % band for all {self.unfairness.n_intervals:,} intervals "
-            f"at once: {fixed(worst.low)} – {fixed(worst.high)})."
+            f"The largest gap of any interval of {short_percent(MAP_WIDTH)} of the ranks is "
+            f"{fixed(worst.value)}, at {self.settings.words(worst.interval)}, between "
+            f"{' and '.join(map(group_name, worst.groups))} ({short_percent(self.settings.confidence)} band, "
+            f"simultaneous for all {self.unfairness.n_intervals:,} intervals: {fixed(worst.low)} – "
+            f"{fixed(worst.high)})."
         )
 
 

@@ -19,7 +19,7 @@ from partialfair.cli.output import Content, PlainTable, csv_text, note_line, ste
 from partialfair.cli.pictures import draw_rank_curves
 from partialfair.cli.report_text import print_omitted, report_record
 from partialfair.cli.settings import CompareSettings
-from partialfair.cli.verdict import VERDICTS, difference_record
+from partialfair.cli.verdict import difference_record
 from partialfair.data.groups import members_text
 from partialfair.exceptions import InputError
 from partialfair.metrics import (
@@ -34,7 +34,7 @@ from partialfair.report.page_data import interval_changes
 from partialfair.report.pages import audit_page
 from partialfair.report.sections import Section, gap_cells, interval_title, notes_section
 from partialfair.report.verdict import Outcome
-from partialfair.utils.text import visible
+from partialfair.utils.text import short_percent, visible
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -166,7 +166,7 @@ class Comparison:
         settings = audits[0].settings
         out.print(f"{audits[0].headline}\n")
         table = PlainTable()
-        table.add_column(f"gap ({100 * settings.confidence:g} % interval)")
+        table.add_column(f"gap ({short_percent(settings.confidence)} interval)")
         for name in names:
             table.add_column(visible(name), justify="right")
         for metric, described in METRICS.items():
@@ -175,7 +175,7 @@ class Comparison:
                 table.add_row(described.title, *(cell or "left out" for cell in cells))
         out.print(table)
         for k, compared in enumerate(self.differences, start=1):
-            out.print(f"\nHas {names[k]} a smaller gap than {names[0]}? On the same rows:")
+            out.print(f"\nDoes {names[k]} have a smaller gap than {names[0]}? On the same rows:")
             differences = PlainTable()
             percents = interval_title(settings.confidence)
             for title in ("metric", f"difference from {visible(names[0])}", percents, visible(names[k])):
@@ -238,7 +238,7 @@ def difference_cells(row: GapDifference) -> list[str]:
     if np.isnan(row.difference):
         return [metric.title, f"n/a ({row.reason})" if row.reason else "undefined", "", ""]
     ends = f"{metric.text(row.low)} to {metric.text(row.high)}"
-    return [metric.title, metric.text(row.difference), ends, VERDICTS[row.verdict]]
+    return [metric.title, metric.text(row.difference), ends, row.verdict]
 
 
 def align(tables: Sequence[ScoreTable]) -> list[ScoreTable]:

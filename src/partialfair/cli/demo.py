@@ -89,7 +89,9 @@ class Demo:
             "On the page: the frontier, and every model at any other interval.\n\n"
             "The same by hand, with any table of yours:\n"
             f"  {command_name()} path {table} {options} --max-gaps {gaps}{again} --report path.html\n"
-            f"  {command_name()} train {table} {options} --max-gap {_SHOWN:g}{again} --out model"
+            f"  {command_name()} train {table} {options} --max-gap {_SHOWN:g}{again} --out model\n"
+            "The path gives the numbers above. train fits one limit alone, where a path also starts from its "
+            "models of\nother limits: its model, and so its gap and accuracy, may differ slightly."
         )
 
 

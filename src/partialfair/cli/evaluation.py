@@ -20,6 +20,7 @@ from partialfair.data.groups import Groups
 from partialfair.exceptions import InputError
 from partialfair.metrics import FairnessReport, GapComparison, compare_gaps, fairness_report
 from partialfair.metrics.catalogue import METRICS, report_metrics
+from partialfair.utils.text import short_percent
 from partialfair.utils.typing import (
     ArrayLike,
     Floats,
@@ -223,7 +224,7 @@ class Gate:
             if self.needs_unseen_rows:
                 side = _DECIDES[self.fail_on].replace("_", " ")
                 decisive = metric.text(self._decisive(report))
-                bound = f", {side} {decisive} with {100 * report.confidence:g} % confidence"
+                bound = f", {side} {decisive} with {short_percent(report.confidence)} confidence"
             if self.fail_on is FailureKinds.exceeds:
                 reason = f", {'not ' if passed else ''}shown to exceed it"
             elif self.fail_on is FailureKinds.unproven:

@@ -27,7 +27,7 @@ from partialfair.metrics.catalogue import METRICS
 from partialfair.persistence import model_bytes
 from partialfair.report.pages import path_names, path_page
 from partialfair.report.sections import gap_cells, interval_title, notes_section, settings_section
-from partialfair.utils.text import fixed
+from partialfair.utils.text import fixed, short_percent
 from partialfair.utils.typing import IntervalLike
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ class Frontier:
         if chosen is not None:
             out.print(
                 f"Validated (→): of the models whose gap in the population is, with "
-                f"{100 * settings.confidence:g}% confidence, at most {settings.best:g}, the best is "
+                f"{short_percent(settings.confidence)} confidence, at most {settings.best:g}, the best is "
                 f"{chosen.allowed}, alpha {chosen.alpha:g}\n"
             )
         elif self.refusal is not None:

@@ -77,7 +77,7 @@ _CHOSEN_ON_ALL_ROWS = (
 """What ``--interval auto`` means for gaps out of fold."""
 
 _WHOLE_GROUPS = (
-    "no --interval was given, so the gap is bounded among everybody, ranks 0–100 %; --interval 0.05 0.30 "
+    "no --interval was given, so the gap is bounded among everybody, ranks 0–100%; --interval 0.05 0.30 "
     "asks it of the contested only, and --interval auto looks for them"
 )
 

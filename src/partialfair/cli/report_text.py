@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,33 +15,34 @@ from partialfair.metrics import FairnessReport, ReportRow
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.evaluation import TOO_FEW, SmallGroup
 from partialfair.metrics.report import PairGap
-from partialfair.report.sections import gap_cells, interval_title
-from partialfair.utils.text import fixed, listed, percent
+from partialfair.report.sections import PAIR_INTERVALS, gap_cells, interval_title, pair_interval_title
+from partialfair.utils.text import fixed, listed, percent, short_percent
 
+_AT_SCORE = "at score"
 _SHOWN_PAIRS, _RECORDED_PAIRS = 5, 200
 """Pairs of groups that are printed, and that a record lists by each metric, the widest; pairs.csv has all."""
 
 
 def print_metrics(report: FairnessReport, metric: str, out: Console, *, unseen: bool = True) -> None:
-    """Print one line per metric, what the lines claim, and the widest pairs by one metric.
+    """Print one line per metric, what the lines claim, and the pairs with the largest gaps by one metric.
 
     Confidence is about rows that the model has not seen, and is left out of others.
     """
     table = _metrics_table(report)
     titles = table.fit(out)
     out.print(table)
-    shares = "Shares beside a score are of whole groups." if _shares_title(report) in titles else None
-    claims = [report.assurance if unseen else None, shares, report.ranking_note]
+    claims = [report.assurance if unseen else None, _explain_where(report, titles), report.ranking_note]
     if any(claims):
         out.print(" ".join(filter(None, claims)), style="dim")
     if metric in report.omitted or len(pairs := report.pairs(metric)) < 2:
         return
-    widest = "Pairs" if len(pairs) <= _SHOWN_PAIRS else f"The {_SHOWN_PAIRS} widest of {len(pairs):,} pairs"
+    shown = f"The {_SHOWN_PAIRS} largest gaps of {len(pairs):,} pairs"
+    widest = "Pairs" if len(pairs) <= _SHOWN_PAIRS else shown
     out.print(f"\n{widest} by {METRICS[metric].title}:")
     table = PlainTable()
     table.add_column("pair")
     table.add_column("gap", justify="right", no_wrap=True)
-    table.add_column(interval_title(report.confidence), no_wrap=True)
+    table.add_column(pair_interval_title(report.confidence), no_wrap=True)
     labelled = any(gap.label is not None for gap in pairs[:_SHOWN_PAIRS])
     if labelled:
         table.add_column("among")
@@ -50,7 +52,7 @@ def print_metrics(report: FairnessReport, metric: str, out: Console, *, unseen: 
     out.print(table)
     if unseen:
         out.print(
-            "These are intervals of one pair each; those above are of the widest gap of all pairs.",
+            PAIR_INTERVALS.format(elsewhere="above"),
             style="dim",
         )
 
@@ -64,30 +66,42 @@ def print_omitted(report: FairnessReport, out: Console, what: str = "left out") 
         out.print(f"{what} ({reason}): {listed(titles, most=len(titles))}", style="dim")
 
 
+def _explain_where(report: FairnessReport, titles: Sequence[str]) -> str | None:
+    """Say what the columns are that state where the worst pair differs, as far as there is room for them."""
+    if _AT_SCORE not in titles:
+        return None
+    score = f"“{_AT_SCORE}”: the score at which the worst pair differs most"
+    if _proportions_title(report) not in titles:
+        return f"{score}."
+    return f"{score}, and the proportion of each of the two whole groups that scores {_side(report)} it."
+
+
 def _metrics_table(report: FairnessReport) -> PlainTable:
     """Return one line per metric, with the confidence interval and where the worst pair differs."""
-    # Narrow terminals do without the last column.
-    table = PlainTable(optional=(_shares_title(report),))
+    # Narrow terminals do without the last two columns.
+    proportions = _proportions_title(report)
+    table = PlainTable(optional=(_AT_SCORE, proportions))
     table.add_column("metric", no_wrap=True)
     table.add_column("gap", justify="right", no_wrap=True)
     table.add_column(interval_title(report.confidence), no_wrap=True)
     table.add_column("worst pair")
-    table.add_column(_shares_title(report), no_wrap=True)
+    table.add_column(_AT_SCORE, justify="right", no_wrap=True)
+    table.add_column(proportions, no_wrap=True)
     for row in report.rows:
         among = f", among {label_kind(row.label)}" if row.label is not None else ""
-        where = ""
-        if np.isfinite(row.threshold):  # pairwise metrics have none; of no difference it is −∞
-            first, second = (percent(rank) for rank in row.ranks)
-            where = f"{row.threshold:.4g}: {first.removesuffix(' %')} / {second}"
+        where = ["", ""]
+        # Pairwise metrics have none; of no difference it is −∞.
+        if np.isfinite(row.threshold) and not row.reason:
+            where = [f"{row.threshold:.4g}", " / ".join(percent(rank) for rank in row.ranks)]
         title = METRICS[row.metric].title
         # Where the threshold lies outside the interval, no pair is worse than another.
         pair = "" if row.reason else _pair(row) + among
-        table.add_row(title, *gap_cells(row, row.metric), pair, where)
+        table.add_row(title, *gap_cells(row, row.metric), pair, *where)
     return table
 
 
-def _shares_title(report: FairnessReport) -> str:
-    return f"score: shares {_side(report)}"
+def _proportions_title(report: FairnessReport) -> str:
+    return f"proportion {_side(report)}"
 
 
 def groups_table(report: FairnessReport) -> PlainTable:
@@ -157,7 +171,7 @@ def gap_sentence(report: FairnessReport, metric: str, *, unseen: bool) -> str:
 
 def _reach(row: ReportRow, report: FairnessReport) -> str:
     text = METRICS[row.metric].text
-    return f" ({100 * report.confidence:g} % interval {text(row.low)} to {text(row.high)})"
+    return f" ({short_percent(report.confidence)} interval {text(row.low)} to {text(row.high)})"
 
 
 def report_record(report: FairnessReport, *, pairs: bool = True) -> dict[str, Any]:

@@ -188,7 +188,7 @@ class TableSettings:
     min_group_size: int = evaluation(
         int,
         "--min-group N",
-        "A group with fewer effective members inside the interval is too few to judge.",
+        "A group with fewer effective members inside the interval is too small to evaluate.",
         default=10,
     )
     missing_groups: types.MissingGroups = evaluation(
@@ -687,7 +687,7 @@ class TrainSettings(GateOptions, ModelSettings):
     test_size: float | None = evaluation(
         float | None,
         "--test-size SHARE",
-        f"Share of the rows held out to judge the model, {_SHARE:g} if not given; 0 for none.",
+        f"Share of the rows held out to evaluate the model, {_SHARE:g} if not given; 0 for none.",
     )
     fail_metric: str | None = evaluation(
         str | None,
@@ -788,7 +788,7 @@ class PathSettings(ModelSettings):
     validation: float | None = evaluation(
         float | None,
         "--validation SHARE",
-        f"Share of the rows held out to judge the models, {_SHARE:g} if not given.",
+        f"Share of the rows held out to evaluate the models, {_SHARE:g} if not given.",
     )
     scoring: str = evaluation(
         str, "--scoring NAME", "What counts: accuracy, balanced_accuracy or roc_auc.", default="accuracy"

@@ -23,7 +23,6 @@ from partialfair.data.samples import Samples
 from partialfair.estimators.base import PartialFairEstimator
 from partialfair.estimators.held_out import HeldOut, OutOfFold
 from partialfair.estimators.inputs import adopt_samples
-from partialfair.estimators.parameters import read_seed
 from partialfair.estimators.path import FairnessPath, PathPoint
 from partialfair.estimators.path_fits import VariedConstraint, fit_points
 from partialfair.exceptions import OverfittedGapWarning
@@ -166,8 +165,11 @@ def fit_path(
         points = fit_points(parts, estimator, gaps, alphas, scoring, varied, None, report)
     # What shows progress is a function of this process.
     _forget_callbacks([point.model for point in points])
-    seed, size = read_seed(settings.seed), settings.min_group_size
-    return FairnessPath(tuple(points), scoring, parts.evaluated, size, small_groups, record, seed, folds)
+    size = settings.min_group_size
+    # The same resamples as `train` and `audit` draw, so that the same scores have the same intervals.
+    return FairnessPath(
+        tuple(points), scoring, parts.evaluated, size, small_groups, record, settings.seed, folds
+    )
 
 
 def fit_population(

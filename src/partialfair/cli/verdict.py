@@ -13,6 +13,7 @@ from partialfair.data.groups import group_name
 from partialfair.metrics import FairnessReport, GapDifference
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.elsewhere import ElsewhereComparison, GapElsewhere
+from partialfair.report.sections import interval_title
 from partialfair.utils.text import fixed
 
 
@@ -36,8 +37,8 @@ class Side:
             sentences.append(
                 f"The confidence interval lies within the limit {self.limit:g}."
                 if row.high <= self.limit
-                else f"The confidence interval reaches above the limit {self.limit:g}: that the limit holds "
-                "on new data is not shown."
+                else f"The confidence interval reaches above the limit {self.limit:g}: whether the limit "
+                "holds on new data is inconclusive."
             )
         return " ".join(sentences)
 
@@ -84,8 +85,8 @@ class Change:
             return None if self.elsewhere is None else self.elsewhere.statement
         before, after = self.elsewhere.before, self.elsewhere.after
         return (
-            f"Outside the interval the largest gap of intervals as wide is {fixed(before.gap)} before "
-            f"({before.place}) and {fixed(after.gap)} after ({after.place}), on the training rows."
+            f"Outside the interval the largest gap of intervals of the same width is {fixed(before.gap)} "
+            f"before ({before.place}) and {fixed(after.gap)} after ({after.place}), on the training rows."
         )
 
 
@@ -141,12 +142,11 @@ def difference_sentence(row: GapDifference, confidence: float, rows: str) -> str
     if row.difference == row.low == row.high == 0:
         return f"Both models have the same gap on the {rows}: the constraint changed nothing there."
     change, low, high = (_signed(metric.text(value)) for value in (row.difference, row.low, row.high))
-    changed = (
-        f"On the same {rows} the gap changed by {change} ({100 * confidence:g}% interval {low} to {high})"
-    )
-    if row.verdict == "fairer":
+    limits = f"{interval_title(confidence)} {low} to {high}"
+    changed = f"On the same {rows} the gap changed by {change} ({limits})"
+    if row.verdict == "smaller gap":
         return f"{changed}: it is smaller than without the constraint."
-    if row.verdict == "less fair":
+    if row.verdict == "larger gap":
         return f"{changed}: it is larger than without the constraint."
     if row.difference < 0:
         return f"{changed}: the test set is too small to show that the gap became smaller."
@@ -168,12 +168,8 @@ def difference_record(row: GapDifference) -> dict[str, Any]:
         "at_least": row.at_least,
         "at_most": row.at_most,
         "p_value": row.p_value,
-        "verdict": VERDICTS[row.verdict],
+        "verdict": row.verdict,
     }
-
-
-VERDICTS = {"fairer": "smaller gap", "less fair": "larger gap", "not shown": "inconclusive"}
-"""What a comparison shows of the second model."""
 
 
 def _signed(text: str) -> str:

@@ -1,6 +1,6 @@
 """Fairness constraints as difference-of-convex functions of scores.
 
-A constraint is a frozen, reusable statement ("statistical parity on ranks 5–30 % with gap at most .05").
+A constraint is a frozen, reusable statement ("statistical parity on ranks 5–30% with gap at most .05").
 `build` ties it to groups and weights and gives a `ConstraintBlock`: the atoms, the functions ``f_i ≤ 0`` of
 them, and thresholds θ at which a model whose scores are all 0 is feasible.
 """

@@ -159,7 +159,7 @@ class ConstraintBlock:
     system
         The functions ``f_i ≤ 0`` of the atoms.
     names
-        What each f_i says, for messages: "at least 10 % of Women above θ₃".
+        What each f_i says, for messages: "at least 10% of Women above θ₃".
     thresholds
         Where the bank's free thresholds start, and how they follow scores; for a `JoinedBank` those of each
         of its banks, `JoinedThresholds`.

@@ -11,6 +11,7 @@ from partialfair.constraints.dc import DC, DCSystem, PairSums, atom
 from partialfair.constraints.surrogates import Surrogate
 from partialfair.data.groups import Groups, members_of
 from partialfair.exceptions import InputError
+from partialfair.utils.text import short_percent
 from partialfair.utils.typing import Floats
 
 
@@ -77,7 +78,7 @@ class GroupAUC(Constraint):
             for ahead, behind in ((k, other), (other, k)):
                 names.append(
                     f"{groups.names[ahead]} outrank {groups.names[behind]} at most "
-                    f"{50 + 100 * self.max_gap:.3g} % of the time"
+                    f"{short_percent(0.5 + self.max_gap)} of the time"
                 )
         members = members_of(groups.codes, weights, len(groups.labels))
         return ConstraintBlock(bank, members, DCSystem(tuple(functions), bank.n_atoms), tuple(names))

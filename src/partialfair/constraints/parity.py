@@ -23,6 +23,7 @@ from partialfair.data.groups import LABEL_KINDS, Groups, members_of
 from partialfair.data.intervals import IntervalSet, as_interval_set
 from partialfair.exceptions import InputError
 from partialfair.utils.checks import check_count, check_number
+from partialfair.utils.text import short_percent
 from partialfair.utils.typing import Floats, GapScale
 
 _SAME_POINT = 1e-6
@@ -183,10 +184,10 @@ class StatisticalParity(Constraint):
                 mean = atom(bank.plus(k, j)) - atom(bank.minus(k, j))  # of σ = σ⁺ − σ⁻ at θ_j
                 if lows[j, k] > _VACUOUS:  # a mean of σ is never below 0
                     functions.append(factors[k] * (-mean + lows[j, k]))
-                    names.append(f"at least {100 * lows[j, k]:.3g} % of {name} ahead of threshold {j + 1}")
+                    names.append(f"at least {short_percent(lows[j, k])} of {name} ahead of threshold {j + 1}")
                 if highs[j, k] < 1 - _VACUOUS:  # nor above 1
                     functions.append(factors[k] * (mean - highs[j, k]))
-                    names.append(f"at most {100 * highs[j, k]:.3g} % of {name} ahead of threshold {j + 1}")
+                    names.append(f"at most {short_percent(highs[j, k])} of {name} ahead of threshold {j + 1}")
         # Scores 0: every group has mean σ(−θ), put into the middle of the band that all groups share.
         middles = np.clip((lows.max(axis=1) + highs.min(axis=1)) / 2, _INSIDE, 1 - _INSIDE)
         starts = np.array([-surrogate.level(float(middle)) for middle in middles])

@@ -1,7 +1,7 @@
 """Turns intervals of percentiles into ranks, and splits blocks of tied scores at their ends.
 
 The rank of a score θ in group k is F̄_k(θ) = Pr(score > θ | group k) (Def. rank): rank 0 is the top, so
-the interval ``(0.05, 0.30)`` holds the ranks 5–30 % **from the top**, the score percentiles 70–95.
+the interval ``(0.05, 0.30)`` holds the ranks 5–30% **from the top**, the score percentiles 70–95.
 
 This is the only module that turns fractions into ranks and settles ties. It never rounds ``α n`` to a
 whole number of people: a block of tied scores occupies the ranks ``[F̄(s), F̄(s⁻))``, and the part of that
@@ -21,6 +21,7 @@ import numpy as np
 from partialfair.exceptions import InputError
 from partialfair.utils.checks import shown
 from partialfair.utils.compiled import njit
+from partialfair.utils.text import short_percent
 from partialfair.utils.typing import Floats, GroupLabel, IntervalLike, Ints
 
 RANK_TOLERANCE = 1e-12
@@ -132,8 +133,13 @@ def interval_text(interval: IntervalSet, higher_is_better: bool = True) -> str:
 
 
 def ranks_text(interval: IntervalSet) -> str:
-    """Write the ranks of an interval in percents: "5–30 %"."""
-    return " and ".join(f"{_percent(low)}–{_percent(high)} %" for low, high in interval.parts)
+    """Write the ranks of an interval in percents: "5–30%"."""
+    return " and ".join(span_text(low, high) for low, high in interval.parts)
+
+
+def span_text(low: float, high: float) -> str:
+    """Write the ends of one interval in percents: "5–30%"."""
+    return f"{_percent(low)}–{short_percent(high)}"
 
 
 def as_interval_set(interval: Any) -> IntervalSet:
@@ -245,11 +251,12 @@ def _read_part(part: Any) -> tuple[float, float]:
     except OverflowError:
         raise InputError(f"interval {shown(part)} lies outside [0, 1]") from None
     if not (0.0 <= low <= 1.0 and 0.0 <= high <= 1.0):
-        raise InputError(f"interval ({low:g}, {high:g}) lies outside [0, 1]; 30 % is written 0.30")
+        raise InputError(f"interval ({low:g}, {high:g}) lies outside [0, 1]; 30% is written 0.30")
     if low >= high:
         raise InputError(f"interval ({low:g}, {high:g}) is empty or reversed; low must be below high")
     return low, high
 
 
 def _percent(fraction: float) -> str:
-    return f"{100 * fraction:.4g}"
+    """Write a number of percents whose sign another one has."""
+    return short_percent(fraction).removesuffix("%")

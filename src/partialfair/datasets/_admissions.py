@@ -35,7 +35,7 @@ _ADMISSION_SLOPE, _ADMISSION_CUT = 3.0, 0.65
 def make_admissions(n: int = 6000, *, seed: int = 0) -> Dataset:
     """Make applicants of three groups whose records differ only in a contested band.
 
-    Merit has the same distribution in every group. At ranks 15 to 40 % from the top the records of
+    Merit has the same distribution in every group. At ranks 15 to 40% from the top the records of
     applicants from the North have been raised above their merit and those of applicants from the Islands
     lowered below it, most in the middle of the band and nothing at its ends; elsewhere records follow merit.
     Committees admitted by the record, so a model fitted to their decisions scores the groups alike outside
@@ -81,7 +81,7 @@ def make_admissions(n: int = 6000, *, seed: int = 0) -> Dataset:
         feature_names=tuple(features.columns),
         target_name="admitted",
         interval=_BAND,
-        description="Made data: equal merit, unequal records at ranks 15 to 40 % from the top of each group.",
+        description="Made data: equal merit, unequal records at ranks 15 to 40% from the top of each group.",
         historical_score=np.clip(50.0 + 14.0 * seen, 0.0, 100.0),
     )
 
@@ -122,6 +122,6 @@ ADMISSIONS = Entry(
     name="admissions",
     loader=make_admissions,
     files=(),
-    summary="Admitted by origin: made data, three groups, unlike records at ranks 15 to 40 % from the top",
+    summary="Admitted by origin: made data, three groups, unlike records at ranks 15 to 40% from the top",
     terms="made by partialfair, BSD-3-Clause",
 )

@@ -55,7 +55,7 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         ``"equalized_odds"``, None for an ordinary classifier, a constraint of `partialfair.constraints`, or a
         list of those.
     interval
-        Ranks from the top: ``(0.05, 0.30)`` holds ranks 5–30 %, score percentiles 70–95. Also a list of such
+        Ranks from the top: ``(0.05, 0.30)`` holds ranks 5–30%, score percentiles 70–95. Also a list of such
         pairs (their union), a mapping from group to either, or ``"auto"``: `choose_interval` on the scores of
         the unconstrained model, around the share of them above 0; ``result_.constraints`` says which. It is
         chosen on the training rows: what others show is not touched by the choice.

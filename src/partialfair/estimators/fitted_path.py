@@ -52,7 +52,7 @@ N_STARTS = 3
 
 The first alone fails where the models that seem fairest in training are fitted to its noise, and no fairer
 than looser ones. Every further start takes error from the others: the quantile of the normal distribution is
-1.64 at 5 %, 1.96 at a half of it and 2.13 at a third. The choice matters little: on 23 splits of law school,
+1.64 at 5%, 1.96 at a half of it and 2.13 at a third. The choice matters little: on 23 splits of law school,
 nine models each, one, two and three starts validated some model equally often (18 times) and three reached
 the loosest on average; other places and shares of the error, of which eight were tried, gave 15 to 19 times.
 """

@@ -50,6 +50,7 @@ from partialfair.exceptions import InputError
 from partialfair.metrics.evaluation import check_comparable
 from partialfair.training import Automatic
 from partialfair.utils.checks import check_choice, check_count, finite_vector, shown
+from partialfair.utils.text import percent
 from partialfair.utils.typing import Floats, Ints, SmallGroups
 
 
@@ -231,7 +232,7 @@ def check_group_sizes(
 def explain_folds(folds: Ints) -> str:
     """Say what out-of-fold figures are about."""
     n_folds = len(np.unique(folds))
-    trained = f"{100 - 100 / n_folds:.0f} %"
+    trained = percent(1 - 1 / n_folds, 0)
     return (
         f"out of fold: every row was scored by one of {n_folds} models, each trained without a fold of the "
         f"rows; gaps and scores say how models trained like this, on {trained} of the rows, do on the "

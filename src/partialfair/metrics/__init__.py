@@ -2,7 +2,7 @@
 
 Called like scikit-learn's and fairlearn's metrics, ``metric(y_true, y_score, *, sensitive_features, ...)``.
 Intervals count from the top, or from the lowest score with ``higher_is_better=False``: ``(0.05, 0.30)`` holds
-ranks 5–30 %, score percentiles 70–95, or 5–30.
+ranks 5–30%, score percentiles 70–95, or 5–30.
 """
 
 from partialfair.metrics.calibration import CalibrationByGroup, GroupCalibration, calibration_by_group

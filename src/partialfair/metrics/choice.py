@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from partialfair.data.groups import enough, group_name, members_text
-from partialfair.data.intervals import as_interval_set
+from partialfair.data.intervals import as_interval_set, span_text
 from partialfair.exceptions import InputError
 from partialfair.metrics import differences
 from partialfair.metrics.bounds import bound_fluctuation, join_differences
@@ -18,7 +18,7 @@ from partialfair.metrics.partial import statistical_parity_gap
 from partialfair.metrics.resampling import resample
 from partialfair.utils.checks import check_fraction, check_number, random_generator
 from partialfair.utils.notebook import frame_cells, result_html
-from partialfair.utils.text import fixed, listed, shorten
+from partialfair.utils.text import fixed, listed, short_percent, shorten
 from partialfair.utils.typing import ArrayLike, Floats, GroupLabel, MissingGroups
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class IntervalChoice:
     def __repr__(self) -> str:
         low, high = self.interval
         return (
-            f"<IntervalChoice: ranks {100 * low:.4g}–{100 * high:.4g}%, gap {fixed(self.gap)} "
+            f"<IntervalChoice: ranks {span_text(low, high)}, gap {fixed(self.gap)} "
             f"({fixed(self.low)} to {fixed(self.high)}), of {len(self.candidates)} positions>"
         )
 
@@ -82,7 +82,7 @@ class IntervalChoice:
         statement = self.statement[0].upper() + self.statement[1:] + "."
         nearest = (self.candidates["low"] - low).abs().argsort()[:_MOST_POSITIONS]  # the chosen one first
         table = frame_cells(self.candidates.iloc[nearest])
-        return result_html(f"Ranks {100 * low:.4g}–{100 * high:.4g}%. {statement}", *table, draw=draw)
+        return result_html(f"Ranks {span_text(low, high)}. {statement}", *table, draw=draw)
 
     @property
     def statement(self) -> str:
@@ -94,7 +94,8 @@ class IntervalChoice:
         return (
             f"the interval was chosen for its large gap among {len(self.candidates)} positions on the same "
             f"rows; corrected for that, its statistical-parity gap, {self.gap:.3f} on the interval scale, is "
-            f"between {self.low:.3f} and {self.high:.3f} with {100 * self.confidence:g}% confidence{excluded}"
+            f"between {self.low:.3f} and {self.high:.3f} with {short_percent(self.confidence)} "
+            f"confidence{excluded}"
         )
 
 
@@ -166,8 +167,8 @@ def choose_interval(
         ]
         raise InputError(
             f"{'only 1' if large else 'none'} of {len(scored)} groups has at least {min_group_size:g} "
-            f"effective members inside an interval {100 * width:g}% wide, and a gap needs two; too small: "
-            f"{listed(sizes)}; widen it, or lower min_group_size"
+            f"effective members inside an interval {short_percent(width)} wide, and a gap needs two; too "
+            f"small: {listed(sizes)}; widen it, or lower min_group_size"
         )
     scored = replace(scored, groups=tuple(large))
     # Whole percents at which an interval of that width starts and contains the rate.

@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from partialfair.data.groups import enough, group_name
-from partialfair.data.intervals import RANK_TOLERANCE, IntervalSet
+from partialfair.data.intervals import RANK_TOLERANCE, IntervalSet, span_text
 from partialfair.exceptions import InputError
 from partialfair.metrics import differences
 from partialfair.metrics.bounds import Differences, bound_fluctuation, join_differences
@@ -37,7 +37,7 @@ from partialfair.metrics.inputs import ScoredGroups, Setting, check_gap_scale, r
 from partialfair.metrics.partial import WorstGap, statistical_parity_gap
 from partialfair.metrics.resampling import Resamples, resample
 from partialfair.utils.checks import check_count, check_fraction, random_generator, refuse_lazy
-from partialfair.utils.text import fixed, shorten
+from partialfair.utils.text import fixed, short_percent, shorten
 from partialfair.utils.typing import (
     ArrayLike,
     Floats,
@@ -56,7 +56,7 @@ class GapElsewhere:
     Attributes
     ----------
     gap
-        The largest gap over intervals as wide that do not overlap the constrained one.
+        The largest gap over intervals of the same width that do not overlap the constrained one.
     low, high
         Ends of its confidence interval, corrected for the search.
     at_least, at_most
@@ -97,20 +97,20 @@ class GapElsewhere:
     @property
     def place(self) -> str:
         """Where it is, and which group is worse off: "ranks 40–65%, where South is worse off than North"."""
-        low, high = (f"{100 * end:.4g}" for end in self.interval)
+        ranks = f"ranks {span_text(*self.interval)}"
         if self.gap == 0:
-            return f"ranks {low}–{high}%"
+            return ranks
         better_off = self.groups[int(np.argmax(self.ranks))]
         worse, better = (shorten(group_name(label)) for label in (self.worse_off, better_off))
-        return f"ranks {low}–{high}%, where {worse} is worse off than {better}"
+        return f"{ranks}, where {worse} is worse off than {better}"
 
     @property
     def statement(self) -> str:
         """The answer in a sentence."""
         return (
-            f"Outside the interval the largest gap of intervals as wide is {fixed(self.gap)}, on "
-            f"{self.place} ({100 * self.confidence:g}% interval {fixed(self.low)} to {fixed(self.high)}, "
-            "corrected for the search)."
+            f"Outside the interval the largest gap of intervals of the same width is {fixed(self.gap)}, on "
+            f"{self.place} ({short_percent(self.confidence)} interval {fixed(self.low)} to "
+            f"{fixed(self.high)}, corrected for the search)."
         )
 
 
@@ -133,14 +133,12 @@ class ElsewhereComparison:
     @property
     def statement(self) -> str:
         """The answer in a sentence."""
-        change = self.after.gap - self.before.gap
-        verb = "stays at" if abs(change) < 0.0005 else "rises to" if change > 0 else "falls to"
-        after = self.after
+        before, after = self.before, self.after
         return (
-            f"Outside the interval the largest gap of intervals as wide, {fixed(self.before.gap)} before "
-            f"({self.before.place}), {verb} {fixed(after.gap)} ({after.place}); with "
-            f"{100 * after.confidence:g}% confidence, corrected for the search, it is now between "
-            f"{fixed(after.low)} and {fixed(after.high)}. The change itself is not tested."
+            "Outside the interval the largest gap of intervals of the same width is estimated as "
+            f"{fixed(before.gap)} before ({before.place}) and {fixed(after.gap)} after ({after.place}; "
+            f"{short_percent(after.confidence)} interval {fixed(after.low)} to {fixed(after.high)}, "
+            "corrected for the search). Whether it changed is not tested."
         )
 
 
@@ -173,7 +171,7 @@ def gap_elsewhere(
     min_group_size: int = 10,
     missing_groups: MissingGroups = "error",
 ) -> GapElsewhere | None:
-    """Return the largest statistical-parity gap over intervals as wide as a given one that do not overlap it.
+    """Return the largest statistical-parity gap over intervals of a given one's width that do not overlap it.
 
     A constraint on an interval may move the gap to the ranks next to it. This is the exact maximum over all
     positions of an interval of the same width outside the given one; where a piece of the other ranks is

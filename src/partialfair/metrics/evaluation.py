@@ -45,7 +45,7 @@ from partialfair.utils.typing import (
 # Evaluated groups with fewer effective members inside the interval than this get a warning.
 MIN_MEMBERS = 30
 
-TOO_FEW = "too few to judge"
+TOO_FEW = "too small to evaluate"
 
 # Label of the group that small ones are merged into.
 MERGED = "small groups"

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from partialfair.data.groups import group_name
+from partialfair.data.intervals import span_text
 from partialfair.exceptions import InputError
 from partialfair.metrics import grid
 from partialfair.metrics.inputs import ScoredGroups, check_gap_scale, oriented, scored_groups
 from partialfair.metrics.map_radii import MapRadii
 from partialfair.utils.checks import check_count, check_fraction
 from partialfair.utils.notebook import result_html
-from partialfair.utils.text import fixed, shorten
+from partialfair.utils.text import fixed, short_percent, shorten
 from partialfair.utils.typing import ArrayLike, Floats, GapScale, GroupLabel, Ints, MissingGroups
 
 if TYPE_CHECKING:
@@ -167,14 +168,14 @@ class UnfairnessMap:
         return f"<UnfairnessMap of {self.n_intervals:,} intervals and {n_groups} groups. {self.verdict}>"
 
     def _repr_html_(self) -> str:
-        percents = f"{100 * self.confidence:g}%"
+        percents = short_percent(self.confidence)
         rows = []
         for found in map(self._widest_of, _WIDTHS):
             low, high = found.interval
             rows.append(
                 [
-                    f"{100 * (high - low):.4g}%",
-                    f"{100 * low:.4g}–{100 * high:.4g}%",
+                    short_percent(high - low),
+                    span_text(low, high),
                     fixed(found.value),
                     f"{fixed(found.low)} to {fixed(found.high)}",
                     " / ".join(map(group_name, found.groups)),
@@ -189,15 +190,15 @@ class UnfairnessMap:
 
     @property
     def verdict(self) -> str:
-        """The largest gap of intervals a quarter wide, where it is, and whether it is shown."""
+        """The largest gap of intervals a quarter wide, where it is, and whether it is detected."""
         found = self._widest_of(_WIDTHS[0])
         low, high = found.interval
         between = " and ".join(shorten(group_name(label)) for label in found.groups)
-        shown = "Gap shown" if found.low > 0 else "No gap shown"
-        band = f"{100 * self.confidence:g}% band {fixed(found.low)} to {fixed(found.high)}"
+        shown = "Gap detected" if found.low > 0 else "No gap detected"
+        band = f"{short_percent(self.confidence)} band {fixed(found.low)} to {fixed(found.high)}"
         return (
-            f"{shown}: of intervals {100 * (high - low):.4g}% wide the largest gap is {fixed(found.value)} "
-            f"({band}), on ranks {100 * low:.4g}–{100 * high:.4g}%, between {between}."
+            f"{shown}: of intervals {short_percent(high - low)} wide the largest gap is {fixed(found.value)} "
+            f"({band}), on ranks {span_text(low, high)}, between {between}."
         )
 
     def _widest_of(self, width: float) -> IntervalGap:
@@ -277,7 +278,7 @@ def unfairness_map(
         Intervals end on multiples of ``1 / n_grid``.
     confidence
         Of the whole band. With that probability the gaps of every pair are within ``R / (β − α)`` of
-        the truth on all intervals. R is about ``1.36 √(1/n_k + 1/n_k')`` for 95 % and two groups, as in the
+        the truth on all intervals. R is about ``1.36 √(1/n_k + 1/n_k')`` for 95% and two groups, as in the
         Kolmogorov–Smirnov test of two samples, and grows with the number of pairs; it is never more than the
         DKW inequality gives, ``ε_k + ε_k'``. On the absolute scale gaps are within R of those of the interval
         shrunk or widened by how far ranks of a group may be off. See `partialfair.metrics.map_radii`.

@@ -82,7 +82,7 @@ from partialfair.utils.typing import (
 if TYPE_CHECKING:
     import pandas as pd
 
-Verdict: TypeAlias = Literal["fairer", "less fair", "not shown"]
+Verdict: TypeAlias = Literal["smaller gap", "larger gap", "inconclusive"]
 
 
 @dataclass(frozen=True)
@@ -118,10 +118,10 @@ class GapDifference:
 
     @property
     def verdict(self) -> Verdict:
-        """What is shown of B: a smaller gap, a wider one, or neither; by the two-sided interval."""
+        """What the two-sided interval shows of B: a smaller gap, a larger one, or neither."""
         if self.high < 0:
-            return "fairer"
-        return "less fair" if self.low > 0 else "not shown"
+            return "smaller gap"
+        return "larger gap" if self.low > 0 else "inconclusive"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -218,7 +218,7 @@ def compare_gaps(
     -----
     Intervals and bounds are corrected for the choice of the threshold at which a gap is largest. The
     correction is asymptotic, and was checked by simulation for 100 to 3,000 rows in each group; it costs
-    power. For statistical parity and a few hundred rows "not shown" is weak evidence of equal gaps:
+    power. For statistical parity and a few hundred rows "inconclusive" is weak evidence of equal gaps:
     docs/metrics.md has tables of coverage and of power. Demographic parity, equal opportunity and equalized
     odds have limits of paired proportions, which hold with few selected rows and need no draws.
 
@@ -237,7 +237,7 @@ def compare_gaps(
     ... )
     >>> row = comparison["statistical_parity"]
     >>> round(row.difference, 2), row.verdict
-    (-0.12, 'not shown')
+    (-0.12, 'inconclusive')
     """
     refuse_lazy(score_a, "score_a")
     refuse_lazy(score_b, "score_b")

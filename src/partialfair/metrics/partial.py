@@ -101,7 +101,7 @@ def partial_statistical_parity_difference(
     sensitive_features : (n,) or (n, q)
         Group of each row; several columns are crossed.
     interval
-        Ranks counted **from the best**: ``(0.05, 0.30)`` holds ranks 5–30 %, score percentiles 70–95, or
+        Ranks counted **from the best**: ``(0.05, 0.30)`` holds ranks 5–30%, score percentiles 70–95, or
         5–30 where lower is better. A list of such pairs is a union; a mapping gives each group its own.
     gap_scale
         ``"interval"`` is the definition. ``"absolute"`` is what the paper's tables report:

@@ -30,6 +30,7 @@ from partialfair.metrics.proportions import ProportionGaps, estimate_proportions
 from partialfair.metrics.verdict import Verdict, gap_text, name_of, state_verdict, summarize_report
 from partialfair.utils.checks import random_generator
 from partialfair.utils.notebook import result_html
+from partialfair.utils.text import short_percent
 from partialfair.utils.typing import (
     ArrayLike,
     GapScale,
@@ -218,7 +219,7 @@ class FairnessReport:
 
     @property
     def coverage(self) -> str:
-        """What is not evaluated, for headlines: "2 of 5 groups too few to judge"; empty if all groups are."""
+        """What is not evaluated, for headlines: "2 of 5 groups too small to evaluate"; else empty."""
         n_single = len(self.scored) - bool(self.merged_groups)
         n_groups = n_single + len(self.small_groups) + len(self.merged_groups)
         said = []
@@ -247,19 +248,22 @@ class FairnessReport:
     @property
     def assurance(self) -> str:
         """With what confidence the intervals hold, each by itself and simultaneously, in a sentence."""
-        each = f"Each interval holds by itself with {100 * self.confidence:g} % confidence"
+        each = f"Each interval by itself holds with {short_percent(self.confidence)} confidence"
         if self._n_intervals < 2 or self.joint_confidence == 0:
             return f"{each}."
-        return f"{each}; all {self._n_intervals} at once with at least {100 * self.joint_confidence:.3g} %."
+        return (
+            f"{each}; all {self._n_intervals} hold simultaneously with at least "
+            f"{short_percent(self.joint_confidence)} confidence."
+        )
 
     @property
     def ranking_note(self) -> str:
-        """Among which rows metrics of one label count ranks; empty where nothing depends on it."""
+        """Among which rows metrics by label count ranks; empty where nothing depends on it."""
         labelled = any(set(METRICS[row.metric].proportions) - {None} for row in self.rows)
         if not labelled or all(group.interval.parts == ((0.0, 1.0),) for group in self.scored):
             return ""
         rows = "all members of a group" if self.rank_within == "group" else "a group's members with the label"
-        return f"Metrics of one label count ranks among {rows}."
+        return f"Metrics by label (equal opportunity, equalized odds) count ranks among {rows}."
 
     @property
     def joint_confidence(self) -> float:
@@ -311,7 +315,13 @@ class FairnessReport:
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
         """Return one line per metric, as texts: the gap, one pair of limits, and the direction."""
-        columns = ["metric", "gap", f"{100 * self.confidence:g}% interval", "worse off", "compared with"]
+        columns = [
+            "metric",
+            "gap",
+            f"{short_percent(self.confidence)} interval",
+            "worse off",
+            "compared with",
+        ]
         rows = []
         for row in self.rows:
             text, groups = METRICS[row.metric].text, [name_of(label) for label in row.groups]
@@ -329,7 +339,7 @@ class FairnessReport:
     def _notes(self) -> list[str]:
         """Explain the limits that the table shows, and those that it does not."""
         notes = [
-            f"Limits are two-sided: with {100 * self.confidence:g}% confidence the largest gap in the "
+            f"Limits are two-sided: with {short_percent(self.confidence)} confidence the largest gap in the "
             f"population lies between them. {self.assurance}",
             "to_frame() also has one-sided limits, at_least and at_most, for questions on one side (is the "
             "gap at most 0.1?): each is nearer to the gap than the end of an interval, as it can miss on one "

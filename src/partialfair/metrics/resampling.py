@@ -10,7 +10,7 @@ Nor does it grow without end with the number of groups. Knots between which a gr
 group nothing, and beyond `KnotSettings.max_cells` occupied cells only every second, third, ... knot stays.
 What that loses: a fluctuation is followed at the knots alone, and its largest value between two knots is
 missed. With 200 groups of thousands each some 50 knots are left, half of them in and around the interval; the
-fraction of a group between two of these is about 1 % where its standard error is at least as much, so that
+fraction of a group between two of these is about 1% where its standard error is at least as much, so that
 the radius of such an interval is smaller by some hundredths. Groups of a few dozen lose nothing: each of
 their members has a cell.
 """
@@ -128,7 +128,7 @@ class Resamples:
 
         ``passed`` has kinks where the interval begins and ends, and which side of a kink the truth is on is
         itself uncertain by a standard error of F̄. Clipping at the estimate's kinks loses that and covers a
-        true gap of 0 too rarely (92–93 % at 250 members for a nominal 95 %). So the slope goes on beyond each
+        true gap of 0 too rarely (92–93% at 250 members for a nominal 95%). So the slope goes on beyond each
         end and then fades out: by default over 2/√n, at least four standard errors, and as much again.
         """
         if self.clipped:

@@ -15,7 +15,7 @@ import numpy as np
 
 from partialfair.data.intervals import ranks_text
 from partialfair.metrics.inputs import ScoredGroups, Setting, oriented
-from partialfair.utils.text import listed
+from partialfair.utils.text import listed, short_percent
 from partialfair.utils.typing import GroupLabel
 
 OUTSIDE = "threshold outside the interval"
@@ -76,7 +76,7 @@ def threshold_message(scored: ScoredGroups, threshold: float, among: str = "in")
     outside = [k for k, side in enumerate(sides) if side != "inside"]
     if not outside:
         return ""
-    names = [f"{100 * ranks[k]:.3g} % {among} {scored.groups[k].name}" for k in outside]
+    names = [f"{short_percent(ranks[k])} {among} {scored.groups[k].name}" for k in outside]
     where = f"outside the interval {ranks_text(scored.groups[0].interval)}"
     if scored.intervals_differ:
         where = "outside their intervals" if len(outside) > 1 else "outside its interval"
@@ -88,7 +88,7 @@ def threshold_message(scored: ScoredGroups, threshold: float, among: str = "in")
     proportions = [float(group.interval.passed(np.array(r))) for group, r in zip(scored, ranks, strict=True)]
     if len(outside) == len(scored) and np.ptp(proportions) == 0:
         consequence = f"{_SELECTED[sides[0]]}, so gaps at the threshold are 0 whatever the scores inside"
-    low, high = f"{100 * min(ranks):.3g} %", f"{100 * max(ranks):.3g} %"
+    low, high = short_percent(min(ranks)), short_percent(max(ranks))
     rates = f"rate {low}" if low == high else f"rates {low} to {high}"
     return (
         f"the threshold {oriented(threshold, scored.higher_is_better):g} has rank {listed(names)}, {where}: "

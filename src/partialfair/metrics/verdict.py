@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from partialfair.data.groups import group_name
-from partialfair.data.intervals import IntervalSet
+from partialfair.data.intervals import ranks_text
 from partialfair.metrics.catalogue import METRICS
-from partialfair.utils.text import fixed, shorten
+from partialfair.utils.text import percent, short_percent, shorten
 from partialfair.utils.typing import GroupLabel
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Verdict:
     """
 
     metric: str
-    finding: Literal["gap shown", "no gap shown", "not evaluated"]
+    finding: Literal["gap detected", "no gap detected", "not evaluated"]
     headline: str
     claim: str
 
@@ -54,7 +54,7 @@ def state_verdict(report: FairnessReport, metric: str | None = None) -> Verdict:
     if np.isnan(row.value):
         headline = f"Not evaluated: the {described.title} gap is {row.missing_text}."
         return Verdict(metric, "not evaluated", headline, "It says nothing about a gap.")
-    text, percents = described.text, f"{100 * report.confidence:g}%"
+    text, percents = described.text, short_percent(report.confidence)
     limits = f"{percents} interval {text(row.low)} to {text(row.high)}"
     ranks = ranks_in_words(report, row.groups)
     size = f"a {described.title} gap of {text(row.value)} ({limits})"
@@ -62,11 +62,11 @@ def state_verdict(report: FairnessReport, metric: str | None = None) -> Verdict:
     several = len(report.scored) > 2
     pair = "some pair of groups differs" if several else f"{first} and {second} differ"
     if row.low > 0:
-        headline = f"Gap shown: {first} and {second} differ on {ranks}, {size}."
+        headline = f"Gap detected: {first} and {second} differ on {ranks}, {size}."
         if row.worse_off is not None:
             better_off = next(label for label in row.groups if label != row.worse_off)
             headline = (
-                f"Gap shown: {name_of(row.worse_off)} is worse off than {name_of(better_off)} on {ranks}. "
+                f"Gap detected: {name_of(row.worse_off)} is worse off than {name_of(better_off)} on {ranks}. "
                 f"{_difference_in_words(report, row, better_off)}{size}."
             )
         claim = (
@@ -75,17 +75,17 @@ def state_verdict(report: FairnessReport, metric: str | None = None) -> Verdict:
             "not trained on."
         )
         if several:
-            claim += " That this pair is the worst one in the population is not shown."
-        return Verdict(metric, "gap shown", headline, claim)
+            claim += " In the population another pair may have the largest gap."
+        return Verdict(metric, "gap detected", headline, claim)
     claim = (
         f"It may be claimed with {percents} confidence that in the population no pair of groups differs by "
         f"more than {text(row.high)} there; that there is no gap may not be claimed."
     )
     headline = (
-        f"No gap shown on {ranks}: the largest {described.title} gap, {text(row.value)} ({limits}) between "
-        f"{first} and {second}, may be chance."
+        f"No gap detected on {ranks}: the largest {described.title} gap, {text(row.value)} ({limits}) "
+        f"between {first} and {second}, may be chance."
     )
-    return Verdict(metric, "no gap shown", headline, claim)
+    return Verdict(metric, "no gap detected", headline, claim)
 
 
 def _difference_in_words(report: FairnessReport, row: ReportRow, better_off: GroupLabel) -> str:
@@ -99,9 +99,7 @@ def _difference_in_words(report: FairnessReport, row: ReportRow, better_off: Gro
         among = "Of the members there, "
         ranks = {label: float(intervals[label].passed(np.array(rank))) for label, rank in ranks.items()}
     assert row.worse_off is not None
-    fractions = [
-        f"{fixed(100 * ranks[label], 1)}% of {name_of(label)}" for label in (row.worse_off, better_off)
-    ]
+    fractions = [f"{percent(ranks[label])} of {name_of(label)}" for label in (row.worse_off, better_off)]
     side = "above" if report.higher_is_better else "below"
     return f"{among}{fractions[0]} but {fractions[1]} score {side} {row.threshold:.4g}: "
 
@@ -148,17 +146,13 @@ def ranks_in_words(report: FairnessReport, groups: tuple[GroupLabel, GroupLabel]
         return f"intervals of ranks from the {start} that differ by group"
     intervals = {group.label: group.interval for group in report.scored}
     labels = [report.scored.groups[0].label] if groups is None else list(groups)
-    different = list(dict.fromkeys(_percents(intervals[label]) for label in labels))
+    different = list(dict.fromkeys(ranks_text(intervals[label]) for label in labels))
     if different == ["0–100%"]:
         return "all ranks"
     if len(different) == 1:
         return f"ranks {different[0]} from the {start}"
-    of_groups = " and ".join(f"{_percents(intervals[label])} of {name_of(label)}" for label in labels)
+    of_groups = " and ".join(f"{ranks_text(intervals[label])} of {name_of(label)}" for label in labels)
     return f"ranks {of_groups} from the {start}"
-
-
-def _percents(interval: IntervalSet) -> str:
-    return " and ".join(f"{100 * low:.4g}–{100 * high:.4g}%" for low, high in interval.parts)
 
 
 def name_of(label: GroupLabel) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from partialfair.plotting.style import GROUP_COLOURS, new_axes, set_title
+from partialfair.utils.text import short_percent
 from partialfair.utils.typing import Floats
 
 if TYPE_CHECKING:
@@ -53,7 +54,9 @@ def plot_path(
         limits = np.array([gaps - lines["gap_low"], lines["gap_high"] - gaps])
         look |= {"color": color, "label": f"alpha = {alpha:g}" if several else None}
         ax.errorbar(gaps, lines["score"], xerr=limits, yerr=lines["score_error"], **look)
-    ax.set_xlabel(f"gap on rows {path.evaluated_on} ({confidence:.0%} intervals)\nnumbers: max_gap")
+    ax.set_xlabel(
+        f"gap on rows {path.evaluated_on} ({short_percent(confidence)} intervals)\nnumbers: max_gap"
+    )
     ax.set_ylabel(f"{path.scoring.replace('_', ' ')} on rows {path.evaluated_on}")
     ax.set_xlim(left=0)
     if several:

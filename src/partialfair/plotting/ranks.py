@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from partialfair.data.intervals import as_interval_set
+from partialfair.data.intervals import as_interval_set, ranks_text
 from partialfair.exceptions import InputError
 from partialfair.metrics.map import RankCurve, UnfairnessMap
 from partialfair.plotting.style import (
@@ -20,6 +20,7 @@ from partialfair.plotting.style import (
     set_title,
 )
 from partialfair.utils.extras import require
+from partialfair.utils.text import short_percent
 from partialfair.utils.typing import GroupLabel, IntervalLike
 
 if TYPE_CHECKING:
@@ -103,8 +104,7 @@ def _position(curve: RankCurve, reference: GroupLabel | None) -> int:
 
 
 def _interval_name(interval: IntervalLike) -> str:
-    parts = as_interval_set(interval).parts
-    return f"interval {' and '.join(f'{100 * a:.3g}–{100 * b:.3g}' for a, b in parts)} %"
+    return f"interval {ranks_text(as_interval_set(interval))}"
 
 
 def _add_legend(ax: Axes, shaded: str | None, **place: Any) -> None:
@@ -163,13 +163,13 @@ def plot_unfairness_map(
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     start = "top" if unfairness.higher_is_better else "best, the lowest score"
     ax.set_xlabel(f"the interval begins at rank (from the {start})")
-    ax.set_ylabel("… and ends at rank")
+    ax.set_ylabel("the interval ends at rank")
     mark = "" if interval is None else "ring: your interval\n"
     ax.text(
         0.98,
         0.03,
-        f"{mark}faded: the true gap could be 0\n({100 * unfairness.confidence:g} % band for all\n"
-        f"{unfairness.n_intervals:,} intervals at once)",
+        f"{mark}faded: the true gap could be 0\n({short_percent(unfairness.confidence)} band, simultaneous\n"
+        f"for all {unfairness.n_intervals:,} intervals)",
         transform=ax.transAxes,
         ha="right",
         va="bottom",

@@ -66,4 +66,4 @@ def percent_axis(ax: Axes, which: str) -> None:
     """Write fractions as percents on the ``"x"`` or ``"y"`` axis."""
     ticker = require("matplotlib.ticker", extra="cli", purpose="drawing")
     axis = ax.xaxis if which == "x" else ax.yaxis
-    axis.set_major_formatter(ticker.PercentFormatter(xmax=1, decimals=0, symbol=" %"))
+    axis.set_major_formatter(ticker.PercentFormatter(xmax=1, decimals=0, symbol="%"))

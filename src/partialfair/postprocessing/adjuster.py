@@ -76,7 +76,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
     Parameters
     ----------
     interval
-        Ranks from the top: ``(0.05, 0.30)`` holds ranks 5–30 %, score percentiles 70–95. Also a list of such
+        Ranks from the top: ``(0.05, 0.30)`` holds ranks 5–30%, score percentiles 70–95. Also a list of such
         pairs (their union), or a mapping from group to either.
     max_gap
         κ, the largest gap allowed, in [0, 1]. Scores without new ties always reach ``result_.floor``; a

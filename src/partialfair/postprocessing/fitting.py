@@ -29,7 +29,7 @@ from partialfair.postprocessing.parity import (
 )
 from partialfair.utils.checks import shown
 from partialfair.utils.notebook import result_html
-from partialfair.utils.text import gap_text, listed, shorten
+from partialfair.utils.text import gap_text, listed, percent, shorten
 from partialfair.utils.typing import ArrayLike, Floats, GapScale, GroupLabel
 
 # Over √n, what ranks of a sample are off by, simultaneously, with 95% confidence.
@@ -143,7 +143,7 @@ class Adjustment:
     def __str__(self) -> str:
         lines = [
             self.verdict,
-            f"{100 * self.moved_share:.1f}% moved, {self.n_moved_outside:,} of them outside the interval; "
+            f"{percent(self.moved_share)} moved, {self.n_moved_outside:,} of them outside the interval; "
             f"mean squared change {self.mean_squared_change:.4g}, largest change {self.largest_change:.4g}",
             "new scores depend on the group: scoring needs it, which may be unlawful where you are",
         ]
@@ -164,7 +164,7 @@ class Adjustment:
         rows = [
             ["largest gap", gap_text(self.gap_before, self.max_gap), gap_text(self.gap, self.max_gap)],
             ["limit", "", f"{self.max_gap:g}"],
-            ["scores that moved", "", f"{100 * self.moved_share:.1f}%"],
+            ["scores that moved", "", percent(self.moved_share)],
             ["largest change", "", f"{self.largest_change:.4g}"],
         ]
         notes = str(self).splitlines()[1:]

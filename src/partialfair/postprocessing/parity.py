@@ -34,7 +34,7 @@ from partialfair.postprocessing.orders import (
     make_rising,
     order_rows,
 )
-from partialfair.utils.text import listed
+from partialfair.utils.text import listed, short_percent
 from partialfair.utils.typing import Floats, GapScale, Ints
 
 
@@ -241,7 +241,7 @@ def _explain_floor(
         count = f"{n_scores:,} distinct score{'' if n_scores == 1 else 's'}, " if tied else ""
         described.append(
             f"{group.name!r} ({members_text(group.n_inside)} effective members in the interval, "
-            f"{count}{100 * shares[k]:.3g}% of it on one score)"
+            f"{count}{short_percent(shares[k])} of it on one score)"
         )
     remedy = (
         "use scores with more distinct values" if few_scores else "leave small groups out with min_group_size"

@@ -135,7 +135,7 @@ def leading_pairs(scored: ScoredGroups, worsts: Sequence[Worst], n_pairs: int) -
 
 
 def _thresholds(scored: ScoredGroups, own: float | None) -> Floats:
-    """Scores above which 1, 2, ..., 99 % of all are, and the one that was asked for."""
+    """Scores above which 1, 2, ..., 99% of all are, and the one that was asked for."""
     scores = np.concatenate([group.scores for group in scored])
     weights = np.concatenate(
         [np.ones(group.n) if group.weights is None else group.weights for group in scored]

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from partialfair.data.groups import group_name, members_text
+from partialfair.data.intervals import span_text
 from partialfair.exceptions import InputError
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.evaluation import TOO_FEW
@@ -26,6 +27,7 @@ from partialfair.metrics.report import FairnessReport
 from partialfair.report.page_data import DISCLOSED, N_GRID, IntervalChanges, Worst, leading_pairs, summarise
 from partialfair.report.sections import Section, audited_line
 from partialfair.report.verdict import Outcome, summaries_html
+from partialfair.utils.text import short_percent
 
 NOT_ONE_INTERVAL = (
     "a page shows one interval that is the same for all groups, not a union or one for each group"
@@ -155,7 +157,7 @@ class _Confidence:
     @classmethod
     def of(cls, reports: Mapping[str, FairnessReport], seen_in_training: bool) -> _Confidence:
         first = next(iter(reports.values()))
-        confidence = f"{100 * first.confidence:g} %"
+        confidence = short_percent(first.confidence)
         audited = (
             "On the audited interval the report shows the confidence interval of that one interval instead, "
             "which is shorter."
@@ -201,8 +203,8 @@ def _cautions(report: FairnessReport) -> list[str]:
     begin, end = _snapped(report)
     if not _is_on_grid(report):
         cautions.append(
-            f"The report begins with ranks {begin}–{end} %, whole percents next to the audited "
-            f"{100 * low:g}–{100 * high:g} %, whose own numbers are under “As audited”."
+            f"The report begins with ranks {begin}–{end}%, whole percents next to the audited "
+            f"{span_text(low, high)}, whose own numbers are under “As audited”."
         )
     small = [group.name for group in report.scored if group.n <= DISCLOSED]
     if small:
@@ -216,8 +218,8 @@ def _cautions(report: FairnessReport) -> list[str]:
 
 def _words(higher_is_better: bool) -> dict[str, str]:
     """Return what the page says about where ranks begin."""
-    lowest = ("from the best (lowest scores)", "lower: rank 0 % is the best, the lowest score", "below")
-    highest = ("from the top", "higher: rank 0 % is the top", "above")
+    lowest = ("from the best (lowest scores)", "lower: rank 0% is the best, the lowest score", "below")
+    highest = ("from the top", "higher: rank 0% is the top", "above")
     return dict(zip(("from_best", "better", "side"), highest if higher_is_better else lowest, strict=True))
 
 

@@ -14,13 +14,18 @@ from partialfair.data.intervals import interval_text
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.evaluation import TOO_FEW
 from partialfair.metrics.report import FairnessReport, PairGap, ReportRow
-from partialfair.utils.text import listed
+from partialfair.utils.text import listed, short_percent
 
 if TYPE_CHECKING:
     from partialfair.training.result import FitResult
 
 _FEW_COLUMNS = 6
 """More than so many, and a narrow window scrolls sideways rather than breaks every cell."""
+PAIR_INTERVALS = (
+    "The interval of a pair by itself holds if the pair was chosen in advance. The interval {elsewhere} is "
+    "that of the largest gap of any pair, whichever it is in the population: it is corrected for the choice."
+)
+"""Why the worst pair has two intervals where pairs are listed."""
 _MOST_PAIRS = 50
 """Pairs that a page lists; records of the command line have all."""
 
@@ -153,10 +158,14 @@ def pairs_section(report: FairnessReport, metric: str, title: str = "Pairs of gr
     return [
         Section(
             title,
-            text=f"{shown} pairs by {METRICS[metric].title}, the largest gap first. Each interval is that of "
-            "one pair, not corrected for looking at several; intervals under “As audited” are of the maximum "
-            "over all pairs, whichever is the largest in truth.",
-            columns=("between", "gap", interval_title(report.confidence), *(["among"] if labelled else [])),
+            text=f"{shown} pairs by {METRICS[metric].title}, the largest gap first. "
+            + PAIR_INTERVALS.format(elsewhere="under “As audited”"),
+            columns=(
+                "between",
+                "gap",
+                pair_interval_title(report.confidence),
+                *(["among"] if labelled else []),
+            ),
             rows=[
                 [
                     _between(gap),
@@ -175,7 +184,12 @@ def _between(gap: ReportRow | PairGap) -> str:
 
 def interval_title(confidence: float) -> str:
     """Return the title of a column of confidence intervals."""
-    return f"{100 * confidence:g} % interval"
+    return f"{short_percent(confidence)} interval"
+
+
+def pair_interval_title(confidence: float) -> str:
+    """Return the title of a column of confidence intervals of single pairs."""
+    return f"{interval_title(confidence)}, pair by itself"
 
 
 def gap_cells(gap: ReportRow | PairGap, metric: str, missing: str = "") -> tuple[str, str]:

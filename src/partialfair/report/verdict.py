@@ -182,6 +182,9 @@ def _quality_card(quality: Mapping[str, Sequence[tuple[str, str]]]) -> list[Card
 
 def _elsewhere_card(gaps: Mapping[str, GapElsewhere | None], seen_in_training: bool) -> list[Card]:
     """Return the largest gaps outside the interval, if it leaves any ranks with enough rows."""
+    known = {name: gap for name, gap in gaps.items() if gap is not None}
+    if not known:
+        return []
     figures = [
         (
             name,
@@ -189,11 +192,12 @@ def _elsewhere_card(gaps: Mapping[str, GapElsewhere | None], seen_in_training: b
             f"ranks {ranks_text(IntervalSet((gap.interval,)))}"
             + ("" if seen_in_training else f": {fixed(gap.low)} – {fixed(gap.high)}"),
         )
-        for name, gap in gaps.items()
-        if gap is not None
+        for name, gap in known.items()
     ]
-    text = "Of intervals as long that do not overlap this one, or of shorter pieces; corrected for the search"
-    return [Card("Largest gap elsewhere", figures, text, "elsewhere")] if figures else []
+    text = "Of intervals of the same width that do not overlap this one, or of shorter pieces"
+    if not seen_in_training:
+        text += f". With {interval_title(next(iter(known.values())).confidence)}, corrected for the search"
+    return [Card("Largest gap elsewhere", figures, text, "elsewhere")]
 
 
 def _constraint_card(outcome: Outcome, report: FairnessReport, metric: str) -> Card:

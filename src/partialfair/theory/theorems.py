@@ -22,6 +22,7 @@ from partialfair.theory.deviations import (
     uniform_deviation_bound,
 )
 from partialfair.utils.checks import check_count, check_fraction, check_number, finite_vector
+from partialfair.utils.text import short_percent
 from partialfair.utils.typing import ArrayLike, GroupLabel, IntervalLike
 
 
@@ -426,7 +427,7 @@ def describe_generalization(gap: GapBound, objective: ObjectiveBound | None = No
         f"{2 * gap.worst.excess:.3g} for group {group_name(gap.worst.group)}",
     ]
     lines = [
-        f"With {100 * gap.confidence:g} % confidence the gap among all people is at most "
+        f"With {short_percent(gap.confidence)} confidence the gap among all people is at most "
         f"{describe_bound(gap.value)}: {' + '.join(parts)}."
     ]
     for terms in gap.groups:
@@ -434,7 +435,7 @@ def describe_generalization(gap: GapBound, objective: ObjectiveBound | None = No
         unit = int(10 ** max(len(str(terms.size_for_tenth)) - 2, 0))  # two digits are enough
         lines.append(
             f"Group {group_name(terms.group)}, {terms.size:,} members: surrogate {terms.surrogate:.3g} and "
-            f"sampling {terms.deviation:.3g} on {100 * terms.measure:.3g} % of the ranks make "
+            f"sampling {terms.deviation:.3g} on {short_percent(terms.measure)} of the ranks make "
             f"{2 * terms.excess:.3g} ({verdict}); sampling would be down to 0.1 with about "
             f"{-(-terms.size_for_tenth // unit) * unit:,} members."
         )

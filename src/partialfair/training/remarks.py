@@ -40,7 +40,7 @@ from partialfair.training.named_constraints import record_of
 from partialfair.training.result import FitResult
 from partialfair.training.statement import GroupedConstraint
 from partialfair.utils.checks import shown
-from partialfair.utils.text import listed
+from partialfair.utils.text import listed, short_percent
 
 _MUCH_ACCURACY = 0.02
 """A loss of training accuracy below this needs no advice."""
@@ -260,7 +260,7 @@ def idle_threshold_warning(
 
 
 def _groups_outside(grouped: GroupedConstraint, counts: WeightedScores) -> list[str]:
-    """Return "rank 4.2 % in group 'f'" for every group where that is outside the interval, ends included.
+    """Return "rank 4.2% in group 'f'" for every group where that is outside the interval, ends included.
 
     Ranks are those among the rows compared. Where positives and negatives are, it is enough if the threshold
     is inside for one of them.
@@ -283,6 +283,6 @@ def _groups_outside(grouped: GroupedConstraint, counts: WeightedScores) -> list[
         groups.names, constraint.intervals(groups), zip(*ranks, strict=True), strict=True
     ):
         if all(part.side(float(rank)) != "inside" for rank in of_group):
-            percents = " and ".join(f"{100 * rank:.3g} %" for rank in of_group)
+            percents = " and ".join(short_percent(rank) for rank in of_group)
             outside.append(f"rank {percents} in group {shown(name, 60)}")
     return outside

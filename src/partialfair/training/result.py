@@ -16,7 +16,7 @@ from partialfair.optimization.problems import Certificate
 from partialfair.optimization.solvers import Record, Status
 from partialfair.training.named_constraints import record_of
 from partialfair.utils.notebook import result_html
-from partialfair.utils.text import gap_text, listed, shorten
+from partialfair.utils.text import gap_text, listed, percent, short_percent, shorten
 from partialfair.utils.typing import Floats, GroupLabel
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Population:
     @property
     def sentence(self) -> str:
         """The answer in words."""
-        sure = f"{100 * self.confidence:g} % confidence"
+        sure = f"{short_percent(self.confidence)} confidence"
         if self.certified:
             return f"with {sure} the gap of new people is at most {self.max_gap:g}"
         return f"no model was shown, with {sure}, to have a gap of at most {self.max_gap:g} on new people"
@@ -356,7 +356,7 @@ class FitResult:
         for constraint, gap in zip(self.constraints, self.gaps, strict=True):
             if not np.isnan(gap.value):
                 pair = " and ".join(map(group_name, gap.groups))
-                ranks = " and ".join(f"{100 * rank:.1f}%" for rank in gap.ranks)
+                ranks = " and ".join(percent(rank) for rank in gap.ranks)
                 where = "" if np.isnan(gap.ranks).any() else f", at ranks {ranks} from {top}"
                 lines.append(
                     f"{type(constraint).__name__}: exact training gap {gap.value:.4g} (max_gap "

@@ -31,6 +31,7 @@ from partialfair.metrics.partial import WorstGap
 from partialfair.optimization.solvers import CUT_SHORT, Status
 from partialfair.training.attempts import Attempt, Solving
 from partialfair.training.statement import GroupedConstraint, Training
+from partialfair.utils.text import percent
 from partialfair.utils.typing import Floats
 
 # Width, relative to a surrogate's, of a ramp that is as good as the indicator.
@@ -353,7 +354,9 @@ def explain_infeasibility(training: Training, gaps: Sequence[WorstGap]) -> str:
     grouped, gap = training.constraints[worst], gaps[worst]
     stated = grouped.constraint
     pair = " and ".join(map(group_name, gap.groups))
-    where = "" if np.isnan(gap.ranks).any() else " at ranks {:.1%} and {:.1%}".format(*gap.ranks)
+    where = (
+        "" if np.isnan(gap.ranks).any() else f" at ranks {percent(gap.ranks[0])} and {percent(gap.ranks[1])}"
+    )
     name = type(stated).__name__
     if grouped.is_adjoining:
         piece = ranks_text(as_interval_set(stated.interval))

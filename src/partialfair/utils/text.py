@@ -99,8 +99,16 @@ def gap_text(gap: float, limit: float) -> str:
 
 
 def percent(fraction: float, digits: int = 1) -> str:
-    """Write a fraction in percents."""
-    return f"{fixed(100 * fraction, digits)} %"
+    """Write a fraction in percents with so many decimals: "95.0%"."""
+    return f"{fixed(100 * fraction, digits)}%"
+
+
+def short_percent(fraction: float) -> str:
+    """Write a fraction in percents with as many digits as it needs, up to four: "95%", "12.5%"."""
+    percents = round(100 * float(fraction), _DECIMALS_THAT_COUNT) + 0.0
+    text = f"{percents:.4g}"
+    # A confidence of 99.999% is not one of 100%.
+    return f"{percents:g}%" if float(text) == 100 else f"{text}%"
 
 
 def _escape(character: re.Match[str]) -> str:

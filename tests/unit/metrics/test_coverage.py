@@ -148,7 +148,7 @@ def covered_share(draw, truth, n_draws, metric, **settings):
 @pytest.mark.no_cover
 @pytest.mark.parametrize(("shifted", "truth"), [(False, 0.0), (True, 0.5)])
 def test_a_handful_of_positives_is_not_taken_for_a_crowd(shifted, truth):
-    """Some five positives of each group among the 240 people in its interval, the bottom 40 %.
+    """Some five positives of each group among the 240 people in its interval, the bottom 40%.
 
     They are uniform on (0, .4), so that half are selected at .2; shifted, the first group's are on (.2, .4).
     """

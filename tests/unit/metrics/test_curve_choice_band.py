@@ -163,7 +163,7 @@ def test_changes_balance_and_name_the_movers():
 
 @pytest.mark.slow
 def test_the_lower_end_holds_after_the_choice():
-    """The widest of two dozen positions is chosen, and its gap is 0 in truth: nominal 2.5 %."""
+    """The widest of two dozen positions is chosen, and its gap is 0 in truth: nominal 2.5%."""
     groups, n_above = np.repeat([0, 1], 300), 0
     for seed in range(400):
         scores = np.random.default_rng(seed).normal(size=600)

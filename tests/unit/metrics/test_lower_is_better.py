@@ -115,12 +115,12 @@ def test_zero_stays_zero():
 
 def test_intervals_are_said_both_ways():
     part, union = as_interval_set((0.05, 0.3)), as_interval_set([(0, 0.1), (0.5, 0.6)])
-    assert interval_text(part) == str(part) == "ranks 5–30 % from the top (score percentiles 70–95)"
+    assert interval_text(part) == str(part) == "ranks 5–30% from the top (score percentiles 70–95)"
     assert interval_text(part, False) == (
-        "ranks 5–30 % from the best, the lowest scores (score percentiles 5–30)"
+        "ranks 5–30% from the best, the lowest scores (score percentiles 5–30)"
     )
     assert interval_text(union, False) == (
-        "ranks 0–10 % and 50–60 % from the best, the lowest scores (score percentiles 0–10 and 50–60)"
+        "ranks 0–10% and 50–60% from the best, the lowest scores (score percentiles 0–10 and 50–60)"
     )
 
 

@@ -51,7 +51,7 @@ def test_a_model_is_not_fairer_than_itself():
         y, a, 10 + 3 * a, sensitive_features=groups, **SETTINGS | {"threshold": None}
     ).rows:
         assert row.difference == pytest.approx(0, abs=1e-12)
-        assert row.verdict == "not shown"
+        assert row.verdict == "inconclusive"
         # All that is left open is whom nobody has seen: of 125 or more in the interval, or with a label.
         assert -0.05 <= row.low <= 0 <= row.high <= 0.05
         assert row.p_value == 1
@@ -66,7 +66,7 @@ def test_the_interval_of_one_contrast_is_that_of_a_paired_mean():
     moved = (b > 0.3).astype(float) - (a > 0.3)
     error = np.sqrt(sum(moved[groups == k].var() / (groups == k).sum() for k in range(2)))
     assert 1.0 <= (row.high - row.low) / (2 * 1.96 * error) <= 1.15  # two ways to fail share the error
-    assert row.verdict == "fairer"
+    assert row.verdict == "smaller gap"
 
 
 @pytest.mark.parametrize(("shift_a", "shift_b"), [(0.0, 0.0), (0.8, 0.8), (0.8, 0.5)])
@@ -85,7 +85,7 @@ def test_a_model_at_its_threshold_is_not_fairer_than_itself():
     for metric in ("demographic_parity", "equal_opportunity", "equalized_odds"):
         row = found[metric]
         assert row.difference == 0
-        assert row.verdict == "not shown"
+        assert row.verdict == "inconclusive"
         assert row.low <= 0 <= row.high
         assert row.high == pytest.approx(-row.low)
         assert row.p_value > 0.5
@@ -157,11 +157,11 @@ def test_models_in_other_units_have_thresholds_of_their_own():
 def test_a_verdict_is_of_both_sides_and_a_bound_of_one():
     y, a, b, groups = two_models(np.random.default_rng(4), 1500, 1.0, 0.2)
     found = compare_gaps(y, a, b, sensitive_features=groups, **SETTINGS)
-    assert found["statistical_parity"].verdict == "fairer"
-    assert compare_gaps(y, b, a, sensitive_features=groups, **SETTINGS)["group_auc"].verdict == "less fair"
+    assert found["statistical_parity"].verdict == "smaller gap"
+    assert compare_gaps(y, b, a, sensitive_features=groups, **SETTINGS)["group_auc"].verdict == "larger gap"
     frame = found.to_frame()
     assert list(frame.index) == [row.metric for row in found.rows]
-    shown = frame["verdict"] == "fairer"
+    shown = frame["verdict"] == "smaller gap"
     assert (shown == (frame["high"] < 0)).all()
     assert (frame.loc[shown, "p_value"] <= 0.05).all()
     assert (frame.loc[frame["at_most"] > 0.02, "p_value"] > 0.05).all()

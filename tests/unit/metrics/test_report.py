@@ -367,9 +367,12 @@ def test_how_sure_all_lines_are_at_once():
     for report, n_lines in ((alone, 3), (every, 7), (undefined, 3)):
         assert sum(not np.isnan(row.value) for row in report.rows) == n_lines
         assert report.joint_confidence == pytest.approx(1 - 0.05 * n_lines)
-        assert f"all {n_lines} at once with at least {100 - 5 * n_lines} %." in report.assurance
+        assert (
+            f"all {n_lines} hold simultaneously with at least {100 - 5 * n_lines}% confidence."
+            in report.assurance
+        )
     assert unsure.joint_confidence == 0
-    assert unsure.assurance == "Each interval holds by itself with 60 % confidence."
+    assert unsure.assurance == "Each interval by itself holds with 60% confidence."
 
 
 def test_the_label_that_drives_equalized_odds_is_named():

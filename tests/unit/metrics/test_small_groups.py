@@ -34,15 +34,15 @@ def test_small_groups_are_listed_and_never_silently_dropped():
     judged = report(scores, groups)
     assert [group.group for group in judged.groups] == ["a", "b", "e"]  # 20 · 0.5 are ten
     assert [(g.group, g.n, g.n_counted, g.reason) for g in judged.small_groups] == [
-        ("c", 2, 1.0, "too few to judge"),
-        ("d", 18, 9.0, "too few to judge"),
+        ("c", 2, 1.0, "too small to evaluate"),
+        ("d", 18, 9.0, "too small to evaluate"),
     ]
     large = np.isin(groups, [*"abe"])
     wanted = metrics.partial_statistical_parity_difference(
         None, scores[large], sensitive_features=groups[large], interval=INTERVAL
     )
     assert judged["statistical_parity"].value == wanted
-    assert "2 of 5 groups too few to judge" in repr(judged)
+    assert "2 of 5 groups too small to evaluate" in repr(judged)
     frame = judged.groups_frame()
     assert frame["judged"].to_dict() == {"a": True, "b": True, "e": True, "c": False, "d": False}
     assert frame.loc["d", "n_in_interval"] == 9
@@ -50,14 +50,14 @@ def test_small_groups_are_listed_and_never_silently_dropped():
         fairness_report(None, scores, sensitive_features=groups, interval=INTERVAL, random_state=0)
     said = [str(warning.message) for warning in caught]
     assert len(said) == 2  # who is not judged, and who is but on few members
-    assert "2 of 5 groups too few to judge" in said[0]
+    assert "2 of 5 groups too small to evaluate" in said[0]
     assert "'c' (1 effective member) and 'd' (9 effective members)" in said[0]
 
 
 def test_many_small_groups_make_a_short_warning():
     rng = np.random.default_rng(0)
     groups = np.concatenate([np.repeat(["x", "y"], 100), [f"code {k}" for k in range(500)]])
-    with pytest.warns(SmallGroupWarning, match="500 of 502 groups too few to judge") as caught:
+    with pytest.warns(SmallGroupWarning, match="500 of 502 groups too small to evaluate") as caught:
         fairness_report(None, rng.normal(size=groups.size), sensitive_features=groups, random_state=0)
     assert len(caught) == 1
     assert "and 497 more" in str(caught[0].message)
@@ -213,11 +213,11 @@ def test_rows_without_a_group_are_refused_or_left_out_and_counted():
         (
             94.5,
             False,
-            "the threshold 94.5 has rank 5 % in x and 5 % in y, outside the interval 15–40 %: no row inside "
+            "the threshold 94.5 has rank 5% in x and 5% in y, outside the interval 15–40%: no row inside "
             "is selected, so gaps at the threshold are 0 whatever the scores inside; choose an interval that "
-            "contains the selection rate 5 %",
+            "contains the selection rate 5%",
         ),
-        (4.5, True, "the threshold 4.5 has rank 5 % in x and 5 % in y, outside the interval 15–40 %: no row"),
+        (4.5, True, "the threshold 4.5 has rank 5% in x and 5% in y, outside the interval 15–40%: no row"),
         (20, False, "every row inside is selected, so gaps at the threshold are 0"),
     ],
 )
@@ -235,17 +235,15 @@ def test_a_threshold_outside_the_interval_of_some_group_only():
     scores = np.concatenate([np.arange(100.0), np.arange(100.0) + 10])
     groups = np.repeat(["x", "y"], 100)
     with pytest.warns(
-        IdleThresholdWarning, match=r"rank 10 % in x, outside the interval 15–40 %: no row"
+        IdleThresholdWarning, match=r"rank 10% in x, outside the interval 15–40%: no row"
     ) as caught:
         report(scores, groups, interval=(0.15, 0.4), threshold=89)
     assert "gaps at the threshold are 0" not in str(caught[0].message)
-    assert "selection rates 10 % to 20 %" in str(caught[0].message)
+    assert "selection rates 10% to 20%" in str(caught[0].message)
     both = {"x": (0.15, 0.4), "y": (0.05, 0.15)}
     with pytest.warns(IdleThresholdWarning, match="outside their intervals: none or all of the rows inside"):
         report(scores, groups, interval=both, threshold=89, min_group_size=5)
-    with pytest.warns(
-        IdleThresholdWarning, match="10 % in x, .* a fixed proportion inside is selected there"
-    ):
+    with pytest.warns(IdleThresholdWarning, match="10% in x, .* a fixed proportion inside is selected there"):
         report(scores, groups, interval=[(0.05, 0.08), (0.2, 0.5)], threshold=89)  # between the parts
     report(scores, groups, interval=(0.1, 0.2), threshold=89)  # at both ends
 
@@ -253,12 +251,12 @@ def test_a_threshold_outside_the_interval_of_some_group_only():
 def test_idle_thresholds_among_those_who_are_compared():
     scores, groups = np.tile(np.arange(200.0), 2), np.repeat(["x", "y"], 200)
     positive = np.tile(np.arange(200) >= 100, 2)
-    setting = {"interval": (0.15, 0.4), "threshold": 149.0}  # rank 25 % of all, 50 % of positives
+    setting = {"interval": (0.15, 0.4), "threshold": 149.0}  # rank 25% of all, 50% of positives
     report(scores, groups, positive, **setting)
-    with pytest.warns(IdleThresholdWarning, match="50 % among the positives of x .*: every row inside"):
+    with pytest.warns(IdleThresholdWarning, match="50% among the positives of x .*: every row inside"):
         report(scores, groups, positive, rank_within="group_and_label", **setting)
-    setting["threshold"] = 174.0  # 12.5 %, and 25 % of positives
-    with pytest.warns(IdleThresholdWarning, match=r"12.5 % in x and 12.5 % in y, outside") as caught:
+    setting["threshold"] = 174.0  # 12.5%, and 25% of positives
+    with pytest.warns(IdleThresholdWarning, match=r"12.5% in x and 12.5% in y, outside") as caught:
         report(scores, groups, positive, rank_within="group_and_label", **setting)
     assert len(caught) == 1
 

@@ -57,7 +57,7 @@ def test_functions_return_0_and_warn_and_reports_do_not_evaluate(name, threshold
 
 @pytest.mark.filterwarnings(IGNORED)
 def test_a_gap_that_the_threshold_does_show_is_evaluated():
-    """Inside in one group; or before one interval and after the other, where all differ from none."""
+    """Inside in one group; or outside in both, before one interval and after the other."""
     moved = np.concatenate([SCORES[:400], SCORES[400:] + 60])
     inside_in_x = fairness_report(POSITIVE, moved, **options(threshold=150.0))
     assert inside_in_x["demographic_parity"].value == pytest.approx(0.61)
@@ -65,11 +65,16 @@ def test_a_gap_that_the_threshold_does_show_is_evaluated():
         None, SCORES, **options(threshold=100.0, interval={"x": (0.0, 0.25), "y": (0.75, 1.0)})
     )
     assert apart["demographic_parity"].value == 1.0
+    # One interval: the threshold is below it in the group with higher scores, and above it in the other.
+    higher = np.concatenate([SCORES[:400], SCORES[400:] + 400])
+    row = fairness_report(None, higher, **options(threshold=300.0))["demographic_parity"]
+    assert (row.value, row.reason) == (1.0, "")
+    assert "n/a" not in repr(row)
 
 
 @pytest.mark.filterwarnings(IGNORED)
 def test_ranks_are_those_of_the_rows_compared():
-    """Positives are the upper half: the rank 25 % of all members is 50 % of the positives."""
+    """Positives are the upper half: the rank 25% of all members is 50% of the positives."""
     positive = SCORES >= 100
     by_ranking = {
         within: fairness_report(positive, SCORES, **options(threshold=149.0, rank_within=within))
@@ -85,7 +90,7 @@ def test_ranks_are_those_of_the_rows_compared():
 
 @pytest.mark.filterwarnings(IGNORED)
 def test_odds_are_evaluated_if_the_threshold_is_inside_for_one_label():
-    positive = SCORES >= 60  # 140 positives; the score 149 has rank 36 % of them, and 0 of the negatives
+    positive = SCORES >= 60  # 140 positives; the score 149 has rank 36% of them, and 0 of the negatives
     report = fairness_report(positive, SCORES, **options(threshold=149.0, rank_within="group_and_label"))
     assert report["equalized_odds"].value == 0.0
 
@@ -98,7 +103,7 @@ def test_differences_of_models_are_not_evaluated_either():
     assert row.gap_a == 0.0  # inside under the first model
     assert math.isnan(row.gap_b)
     assert row.reason == "threshold outside the interval"
-    assert row.verdict == "not shown"
+    assert row.verdict == "inconclusive"
     assert comparison["statistical_parity"].reason == ""
 
 

@@ -150,10 +150,10 @@ def test_small_groups_are_said_to_be_disclosed():
 
 def test_bands_are_said_to_be_approximate_with_weights_and_are_missing_on_training_rows():
     plain, scores = report()
-    assert "Bands hold with 95 % confidence" in plain.to_html()
+    assert "Bands hold with 95% confidence" in plain.to_html()
     weights = np.random.default_rng(0).uniform(1, 2, scores.size)
     weighted, _ = report(sample_weight=weights)
-    assert "Bands hold with about 95 % confidence" in weighted.to_html()
+    assert "Bands hold with about 95% confidence" in weighted.to_html()
     trained = audit_page(plain, seen_in_training=True)
     assert "Bands hold" not in trained
     assert data_of(trained)["settings"]["bands"] is False
@@ -167,7 +167,7 @@ def test_the_page_begins_with_whole_percents_near_the_audited_interval(interval,
     page = report(n=8000, interval=interval)[0].to_html()
     assert data_of(page)["settings"]["interval"] == shown
     off_grid = any(abs(100 * end - percent) > 1e-9 for end, percent in zip(interval, shown, strict=True))
-    assert (f"begins with ranks {shown[0]}–{shown[1]} %" in page) is off_grid
+    assert (f"begins with ranks {shown[0]}–{shown[1]}%" in page) is off_grid
 
 
 @pytest.mark.parametrize("interval", [[(0.1, 0.2), (0.4, 0.5)], {"a": (0.1, 0.3), "b": (0.2, 0.4)}])
@@ -195,7 +195,10 @@ def test_what_each_number_claims_is_said():
             f"<td class=numbers>{low} – {high}</td><td>{at_least}</td><td>{at_most}</td><td>a and b</td>"
             in page
         )
-    assert f"Each interval holds by itself with 95 % confidence; all {len(found.rows)} at once" in page
+    assert (
+        f"Each interval by itself holds with 95% confidence; all {len(found.rows)} hold simultaneously"
+        in page
+    )
     assert "Pairs of groups" not in page  # there is one
     trained = audit_page(found, seen_in_training=True)
     assert "intervals and bounds say nothing of new data" in trained
@@ -239,7 +242,7 @@ def test_the_widest_pairs_are_listed_with_intervals_of_their_own():
 
 def test_bands_are_said_to_be_approximate_with_clusters():
     clustered, _ = report(clusters=np.arange(400) // 2)
-    assert "Bands hold with about 95 % confidence" in clustered.to_html()
+    assert "Bands hold with about 95% confidence" in clustered.to_html()
     assert "Clusters of rows enter by their effective number" in clustered.to_html()
 
 
@@ -258,7 +261,7 @@ def test_several_reports_by_name():
     gap = first["statistical_parity"].value
     for name in ("old", "new"):
         assert f'<th scope="row">{name}</th><td>statistical parity (pSP)</td><td>{gap:.3f}</td>' in page
-    assert page.count("holds by itself") == 1  # what numbers claim is said once
+    assert page.count("by itself holds with") == 1  # what numbers claim is said once
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ const LETTER = 7.2; // width of a digit of ticks, in pixels
 const LINE = 16; // height of a line of them
 const MOST_DECIMALS = 10; // a longer number is shorter with an exponent
 
-const percent = (share, digits = 0) => `${fixed(100 * share, digits)} %`;
+const percent = (share, digits = 0) => `${fixed(100 * share, digits)}%`;
 /** Groups differ by the style of their lines as well; two of one colour never have the same. */
 const DASHES = ["none", "7 3", "2 2", "9 3 2 3", "5 2 2 2 2 2"];
 const colourOf = (group) => COLOURS[group % COLOURS.length];
@@ -350,7 +350,7 @@ const drawAlong = (place, { i, j, lines }) => {
   const ticks = roundTicks(0, 1.05 * top);
   const { drawing, toX, toY, bottom } = frame(place, {
     height: (room) => Math.min(0.8 * room, 340),
-    x: { ...RANKS, label: `rank at which an interval of ${width} % begins` },
+    x: { ...RANKS, label: `rank at which an interval of ${width}% begins` },
     y: { range: [0, 1.05 * top], ticks, format: tickLabels(ticks), label: "gap" },
   });
   const [from, to] = [Math.max(i - width, 0), Math.min(j, GRID)].map((rank) => toX(rank / GRID));

@@ -54,7 +54,7 @@ const titled = (text) =>
   models.length > 1
     ? `${shortName(shownModel().name)}: ${text}`
     : text.charAt(0).toUpperCase() + text.slice(1);
-const ranksText = (i, j) => `ranks ${general(i, 4)}–${general(j, 4)} %`;
+const ranksText = (i, j) => `ranks ${general(i, 4)}–${general(j, 4)}%`;
 
 /* ---- sentences ---- */
 
@@ -104,7 +104,7 @@ const claim = (gap) => {
     limits.kind === "interval"
       ? `${reach} interval`
       : `${reach} band, corrected for searching all intervals`;
-  return `${limits.low > 0 ? "Gap" : "No gap"} shown (${basis}: ${limitsText(limits)}).`;
+  return `${limits.low > 0 ? "Gap" : "No gap"} detected (${basis}: ${limitsText(limits)}).`;
 };
 
 const thinText = (thin) => {
@@ -322,9 +322,9 @@ const drawMap = () => {
     `${heatMap.top.toFixed(2)}${heatMap.exceeded && heatMap.top < 0.995 ? " or more" : ""}`;
   byId("map-text").textContent =
     `Gap of ${shownPair() ? between(shownPair().groups) : "the worst pair"} by where the interval ` +
-    `begins (across) and ends (up), for those at least ${LEAST_WIDTH} % long. Ring: the interval shown.` +
+    `begins (across) and ends (up), for those at least ${LEAST_WIDTH}% long. Ring: the interval shown.` +
     (bands
-      ? ` Faded: the true gap could be 0 (${reach} band for all ${N_INTERVALS.toLocaleString("en")} intervals at once).`
+      ? ` Faded: the true gap could be 0 (${reach} band, simultaneous for all ${N_INTERVALS.toLocaleString("en")} intervals).`
       : "");
 };
 
@@ -429,7 +429,7 @@ const drawOthers = () => {
   byId("along-text").textContent =
     `The largest gap elsewhere is ${textOf(lines.at(-1))}` +
     `${other ? ` (dashed, ${shortName(other.name)}: ${textOf(lines[0])})` : ""}. Ring: the interval shown; gray: ` +
-    "intervals that overlap it; diamond: the largest gap elsewhere, on intervals as long or on the remaining piece.";
+    "intervals that overlap it; diamond: the largest gap elsewhere, on intervals of the same width or on the remaining piece.";
 };
 
 const drawPath = () => {
@@ -465,8 +465,8 @@ const drawControls = () => {
   Object.assign(byId("move").style, { left: `${i}%`, width: `${width}%` });
   byId("begin").style.left = `${i}%`;
   byId("end").style.left = `${j}%`;
-  setSlider("begin", i, 0, j - LEAST_WIDTH, `${i} %`);
-  setSlider("end", j, i + LEAST_WIDTH, GRID, `${j} %`);
+  setSlider("begin", i, 0, j - LEAST_WIDTH, `${i}%`);
+  setSlider("end", j, i + LEAST_WIDTH, GRID, `${j}%`);
   setSlider("move", i, 0, GRID - width, shown);
   setSlider("map", i, 0, GRID - LEAST_WIDTH, `${shown}, gap ${number(parityGap().value)}`);
   const rate = byId("rate"),
@@ -646,14 +646,14 @@ const wire = () => {
 
 const furnish = () => {
   for (const rank of [0, 20, 40, 60, 80, 100]) {
-    const mark = byId("bar").appendChild(element("span", `${rank} %`, "scale"));
+    const mark = byId("bar").appendChild(element("span", `${rank}%`, "scale"));
     mark.style.left = `${rank}%`;
-    byId("map").appendChild(element("span", `${rank} %`, "tick across")).style.left = `${rank}%`;
-    byId("map").appendChild(element("span", `${rank} %`, "tick up")).style.bottom = `${rank}%`;
+    byId("map").appendChild(element("span", `${rank}%`, "tick across")).style.left = `${rank}%`;
+    byId("map").appendChild(element("span", `${rank}%`, "tick up")).style.bottom = `${rank}%`;
   }
   byId("map").append(
     element("span", "the interval begins at rank", "name x"),
-    element("span", "… and ends at", "name y"),
+    element("span", "the interval ends at rank", "name y"),
   );
   byId("own-threshold").parentElement.hidden = own === null;
   for (const id of ["model", "other"]) {
