@@ -369,7 +369,7 @@ def data_sample(
     Columns: 11 features, sex, income (>50K or <=50K), and score, the out-of-fold probability of a high income
     by a logistic regression.
     """
-    from partialfair.datasets._adult import adult_csv
+    from partialfair.datasets.adult import adult_csv
     from partialfair.utils.files import write_file
 
     write_file(file, adult_csv().encode())
