@@ -425,7 +425,16 @@ def _path(draw: Draw) -> Any:
 
 def _wrong_files(draw: Draw) -> Any:
     """Models that are none, and places where no file can be."""
-    models = (None, 3, "text", PartialFairClassifier, PartialFairClassifier(), LogisticRegression(), [], {})
+    models = (
+        None,
+        3,
+        "text",
+        PartialFairClassifier,
+        PartialFairClassifier(interval=(0, 1)),
+        LogisticRegression(),
+        [],
+        {},
+    )
     places = ("m.skops", "", "missing/m.skops", ".", "\u05e9.skops")
     model, place = draw.rng.choice(models), draw.rng.choice(places)
     act = draw.rng.randrange(3)

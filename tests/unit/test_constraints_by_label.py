@@ -113,11 +113,11 @@ def test_labels_are_needed_in_every_group(kind, positive, message):
 
 def test_equal_opportunity_does_not_ask_for_negatives():
     groups, _, _, _ = people()
-    EqualOpportunity().build(groups, np.ones(N), Ramp(1.0), np.ones(N, dtype=bool))
+    EqualOpportunity((0, 1)).build(groups, np.ones(N), Ramp(1.0), np.ones(N, dtype=bool))
     with pytest.raises(InputError, match="group 'a' has no negatives"):
-        EqualizedOdds().build(groups, np.ones(N), Ramp(1.0), np.ones(N, dtype=bool))
+        EqualizedOdds((0, 1)).build(groups, np.ones(N), Ramp(1.0), np.ones(N, dtype=bool))
 
 
 def test_the_threshold_is_a_number():
     with pytest.raises(InputError, match="the threshold of equalized odds must be a finite number"):
-        EqualizedOdds(threshold=np.nan)
+        EqualizedOdds((0, 1), threshold=np.nan)

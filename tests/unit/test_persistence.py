@@ -27,7 +27,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from skops import io as skops
 
-from partialfair import PartialFairClassifier, constraints, load_model, save_model
+from partialfair import FitOptions, PartialFairClassifier, constraints, load_model, save_model
 from partialfair.constraints import Constraint, DemographicParity, StatisticalParity, surrogates
 from partialfair.constraints.surrogates import Ramp, Sigmoid
 from partialfair.estimators import FitResult
@@ -79,8 +79,11 @@ def quick(**settings):
         ({"group_terms": "interactions", "random_state": np.random.RandomState(1)}, CROSSED),
         ({"interval": BY_GROUP}, CROSSED),
         ({"interval": [(0, 0.2), (0.4, 0.8)], "solver": SQP(max_iter=30)}, SEX),
-        ({"solver": IDCA(inner=NewtonSteps(), max_iter=5), "surrogate": Sigmoid(0.5)}, SEX),
-        ({"solver": DirectSwitching(max_iter=50), "surrogate": Ramp(1.0)}, SEX),
+        (
+            {"solver": IDCA(inner=NewtonSteps(), max_iter=5), "options": FitOptions(surrogate=Sigmoid(0.5))},
+            SEX,
+        ),
+        ({"solver": DirectSwitching(max_iter=50), "options": FitOptions(surrogate=Ramp(1.0))}, SEX),
         ({"constraint": "demographic_parity", "constraint_threshold": 0.1}, SEX),
     ],
 )
