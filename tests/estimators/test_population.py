@@ -297,7 +297,7 @@ def test_time_and_callbacks_end_all_fits(people):
             {"constraint": ["statistical_parity", "demographic_parity"]},
             "enforce='population' takes one constraint, not 2",
         ),
-        ({"constraint": QuadraticGroupAUC(1.0), "interval": (0.0, 1.0), "max_gap": 0.05}, "bounds no exact"),
+        ({"constraint": QuadraticGroupAUC(1.0), "interval": None, "max_gap": 0.05}, "bounds no exact"),
     ],
 )
 def test_bad_settings(people, settings, message):

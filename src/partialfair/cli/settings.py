@@ -582,9 +582,9 @@ class ModelSettings(TableFile, EvaluationSettings):
         if self.constraint not in (*NAMED_CONSTRAINTS, "none"):
             known = ", ".join([*NAMED_CONSTRAINTS, "none"])
             raise InputError(f"--constraint must be one of {known}, not {self.constraint}")
-        if self.is_constrained:
+        if self.named is not None and self.named.kind.interval is None:  # some classes have a default
             self.require_interval()
-        elif self.interval == AUTO:
+        if self.interval == AUTO and not self.is_constrained:
             raise InputError("--interval auto is chosen for a constraint, and --constraint none has none")
         if self.decision_threshold != "tune":
             check_number(self.decision_threshold, "--decision-threshold")

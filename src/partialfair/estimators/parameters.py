@@ -36,6 +36,7 @@ from partialfair.utils.checks import (
     shown,
 )
 from partialfair.utils.clock import deadline_in
+from partialfair.utils.typing import IntervalLike
 
 # Parameters of an estimator that only constraints stated by name are made of, and their defaults.
 _STATED_BY: dict[str, Any] = {"max_gap": 0.05, "gap_scale": "interval", "constraint_threshold": 0.0}
@@ -196,7 +197,7 @@ def read_constraints(estimator: Any) -> tuple[Constraint, ...]:
     if isinstance(interval, str) and interval == "auto":
         interval = Automatic((0.0, 1.0))  # chosen once the unconstrained scores are known
     constraints = [
-        _build_constraint(estimator, NAMED_CONSTRAINTS[one].kind) if isinstance(one, str) else one
+        _build_constraint(estimator, NAMED_CONSTRAINTS[one].kind, interval) if isinstance(one, str) else one
         for one in listed
     ]
     return tuple(
@@ -205,11 +206,12 @@ def read_constraints(estimator: Any) -> tuple[Constraint, ...]:
     )
 
 
-def _build_constraint(estimator: Any, kind: type[Constraint]) -> Constraint:
-    """Return a constraint stated by name; it takes its interval later."""
+def _build_constraint(estimator: Any, kind: type[Constraint], interval: IntervalLike | None) -> Constraint:
     given = {name: getattr(estimator, name) for name in ("max_gap", "gap_scale")}
     given["n_points"] = read_options(estimator).n_points
     given["threshold"] = estimator.constraint_threshold
+    if interval is not None:  # some classes have a default
+        given["interval"] = interval
     names = {field.name for field in fields(kind)}
     if "threshold" in names:
         check_number(given["threshold"], "constraint_threshold")

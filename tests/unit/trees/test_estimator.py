@@ -216,13 +216,13 @@ def test_parameters_of_the_model_are_searched():
 
 
 def test_kind_follows_the_model():
-    assert is_classifier(PartialFairTrees(grower(), interval=(0, 1)))
-    regressor = PartialFairTrees(HistGradientBoostingRegressor(), interval=(0, 1))
+    assert is_classifier(PartialFairTrees(grower()))
+    regressor = PartialFairTrees(HistGradientBoostingRegressor())
     assert is_regressor(regressor)
     assert not is_classifier(regressor)
     assert not hasattr(regressor, "predict_proba")
-    assert is_regressor(PartialFairTrees(grown("XGBRegressor").model.get_booster(), interval=(0, 1)))
-    assert is_classifier(PartialFairTrees(grown("lightgbm.Booster").model, interval=(0, 1)))
+    assert is_regressor(PartialFairTrees(grown("XGBRegressor").model.get_booster()))
+    assert is_classifier(PartialFairTrees(grown("lightgbm.Booster").model))
 
 
 def test_weight_0_is_absent_and_weight_2_is_the_row_twice():
