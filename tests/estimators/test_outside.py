@@ -281,8 +281,8 @@ def test_files_hold_the_limits(rows, tmp_path):
         ({"enforce": "surrogate"}, "needs enforce='exact', not 'surrogate'"),
         ({"enforce": "population"}, "needs enforce='exact', not 'population'"),
         ({"constraint": None}, "not of no constraint"),
-        ({"constraint": "demographic_parity"}, "not of DemographicParity"),
-        ({"constraint": "group_auc"}, "not of GroupAUC"),
+        ({"constraint": "demographic_parity", "interval": INTERVAL}, "not of DemographicParity"),
+        ({"constraint": "group_auc", "interval": INTERVAL}, "not of GroupAUC"),
         (
             {"constraint": [StatisticalParity((0.1, 0.3)), DemographicParity((0.1, 0.3))]},
             "not of StatisticalParity and DemographicParity",
