@@ -14,15 +14,15 @@ from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
 from _earlier import import_moved
-from partialfair.datasets import Dataset, load_a9a, load_acs_income, load_bank, load_law_school
+from partialfair.datasets import Dataset, fetch_a9a, fetch_acs_income, fetch_bank, fetch_law_school
 
 CategoricalCodes = import_moved("CategoricalCodes")
 
 LOADERS = {
-    "law_school": load_law_school,
-    "bank": load_bank,
-    "a9a": lambda path: load_a9a(path=path, drop_sensitive=True),
-    "acs_income": load_acs_income,
+    "law_school": fetch_law_school,
+    "bank": fetch_bank,
+    "a9a": lambda path: fetch_a9a(path=path, drop_sensitive=True),
+    "acs_income": fetch_acs_income,
 }
 CONSTRAINTS = {"pSP": "statistical_parity", "pDP": "demographic_parity"}
 

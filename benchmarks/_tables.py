@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from _data import Part
 from partialfair.data.categoricals import CategoricalCodes
-from partialfair.datasets import load_a9a, load_acs_income
+from partialfair.datasets import fetch_a9a, fetch_acs_income
 
 A9A_TRAINING_ROWS = 32_561
 ONE_HOT_ROWS, ONE_HOT_COLUMNS = 200_000, 500
@@ -55,7 +55,7 @@ class Table:
 
 def a9a(path: Path | None) -> Table:
     """Return the training rows of a9a, sparse."""
-    data = load_a9a(path=path, drop_sensitive=True)
+    data = fetch_a9a(path=path, drop_sensitive=True)
     everybody = Part(data.X, data.y, data.sensitive_features.to_numpy())
     return Table(everybody.take(np.arange(A9A_TRAINING_ROWS)), data.interval, {})
 
@@ -79,7 +79,7 @@ def one_hot(path: Path | None) -> Table:
 
 def acs(path: Path | None) -> Table:
     """Return all rows of ACS as codes."""
-    data = load_acs_income(path=path)
+    data = fetch_acs_income(path=path)
     return Table(Part(data.X, np.asarray(data.y), data.sensitive_features.to_numpy()), data.interval, {})
 
 
@@ -105,7 +105,7 @@ def text(path: Path | None) -> Table:
 
 def leaves(path: Path | None) -> Table:
     """Return the leaves of boosted trees, grown on half of the rows of a9a, that other rows fall into."""
-    data = load_a9a(path=path, drop_sensitive=True)
+    data = fetch_a9a(path=path, drop_sensitive=True)
     X, groups = data.X.toarray(), data.sensitive_features.to_numpy()
     order = np.random.default_rng(0).permutation(len(data.y))
     grown, kept = order[LEAF_ROWS:], order[:LEAF_ROWS]

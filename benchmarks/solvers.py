@@ -25,7 +25,7 @@ from _record import RESULTS, write
 from partialfair.constraints import Constraint, DemographicParity, StatisticalParity
 from partialfair.constraints.surrogates import Ramp
 from partialfair.data.groups import encode_groups
-from partialfair.datasets import Dataset, load_a9a, load_bank, load_law_school
+from partialfair.datasets import Dataset, fetch_a9a, fetch_bank, fetch_law_school
 from partialfair.optimization.models import linear_model
 from partialfair.optimization.objectives import Logistic
 from partialfair.optimization.problems import Problem, certify
@@ -101,8 +101,8 @@ def main() -> None:
     slow = IDCA(max_iter=arguments.outer, inner=inner, tol=-1.0)  # no step is too short for another
     table = []
     threadpool_limits(1)
-    for load in (load_law_school, load_bank, load_a9a):
-        options = {"drop_sensitive": True} if load is load_a9a else {}
+    for load in (fetch_law_school, fetch_bank, fetch_a9a):
+        options = {"drop_sensitive": True} if load is fetch_a9a else {}
         data = load(path=arguments.data, **options)
         kappa = MAX_GAPS[data.name]
         for constraint in (

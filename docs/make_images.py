@@ -1,4 +1,4 @@
-"""Draw the frontier of the page on choosing, and score space: ``python docs/make_images.py [DIRECTORY]``."""
+"""Draw the figures of README, choosing and CONTRIBUTING: ``python docs/make_images.py [DIRECTORY]``."""
 
 import sys
 from pathlib import Path
@@ -7,9 +7,12 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch
+from sklearn.model_selection import train_test_split
 
-from partialfair import PartialFairClassifier, fairness_path
-from partialfair.datasets import make_admissions
+from partialfair import PartialFairClassifier, fairness_path, make_table_pipeline
+from partialfair.datasets import load_adult, make_admissions
+from partialfair.metrics import partial_statistical_parity_difference
+from partialfair.plotting import plot_score_densities
 from partialfair.plotting.style import GROUP_COLOURS
 
 MAX_GAPS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
@@ -21,8 +24,28 @@ GREY = "#4D4D4D"
 
 def main(directory: Path) -> None:
     """Draw all."""
+    draw_before_and_after(directory / "before_and_after.png")
     draw_frontier(directory / "frontier.png")
     draw_score_space(directory / "score_space.png")
+
+
+def draw_before_and_after(file: Path) -> None:
+    """Draw the scores of the README's example on its test rows, without the constraint and with it."""
+    data, interval = load_adult(), (0.05, 0.30)
+    split = train_test_split(data.X, data.y, data.sensitive_features, test_size=0.4, random_state=0)
+    X, X_test, y, _, sex, sex_test = split  # the test labels are not needed
+    figure, axes = plt.subplots(2, 2, figsize=(10, 3.6), sharex="col", layout="constrained")
+    titles = {None: "Without a constraint", "statistical_parity": "With max_gap=0.1 on ranks 5–30%"}
+    for column, (constraint, title) in enumerate(titles.items()):
+        model = make_table_pipeline(PartialFairClassifier(constraint, interval=interval, max_gap=0.1))
+        scores = model.fit(X, y, partialfairclassifier__sensitive_features=sex).decision_function(X_test)
+        kwargs = {"sensitive_features": sex_test, "interval": interval}
+        plot_score_densities(scores, **kwargs, axes=axes[:, column])
+        gap = partial_statistical_parity_difference(None, scores, **kwargs)
+        axes[0, column].set_title(f"{title}: test gap {gap:.2f}\n", fontsize=11, weight="bold")
+        axes[1, column].set_xlabel("score (log-odds of a high income)")
+    figure.savefig(file, dpi=110)
+    plt.close(figure)
 
 
 def draw_frontier(file: Path) -> None:

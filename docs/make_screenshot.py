@@ -16,7 +16,7 @@ PICTURES = ("rank_curves.png", "unfairness_map.png", "frontier.png")
 
 
 def main(directory: Path) -> None:
-    """Run the demo in a directory that is thrown away, and keep what the README shows of it."""
+    """Run the demo in a directory that is thrown away, and keep what the docs show of it."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     with tempfile.TemporaryDirectory() as made, sync_playwright() as driver:
         subprocess.run([*COMMAND, "demo", "--out", made], check=True)

@@ -1,4 +1,4 @@
-"""Audit scoring models, and train them, so that groups are alike on a chosen band of percentiles.
+"""Audit and train scoring models so that groups get equal scores on a chosen interval of ranks.
 
 Heavy imports happen on first use (PEP 562): ``import partialfair`` itself loads nothing but this file.
 """

@@ -10,11 +10,12 @@ import subprocess
 import sysconfig
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import partialfair
 from partialfair.cli import demo
-from partialfair.datasets import REGISTRY, source
+from partialfair.datasets import REGISTRY, load_adult, source
 from tests.cli.conftest import COLUMNS
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "partialfair"
@@ -35,6 +36,7 @@ def test_version(run):
         "train",
         "path",
         "predict",
+        "data sample",
         "data list",
         "data fetch",
         "data path",
@@ -69,7 +71,10 @@ class TestData:
             named = [re.match(r"(\w+) +(ready|to be fetched) ", line) for line in lines]
             return {found[1]: found[2] for found in named if found}
 
-        assert states() == {name: "ready" if name == "admissions" else "to be fetched" for name in REGISTRY}
+        assert states() == {
+            name: "to be fetched" if entry.files else "ready" for name, entry in REGISTRY.items()
+        }
+        assert states()["adult"] == "ready"
         for file in REGISTRY["law_school"].files:
             (cache / file.name).parent.mkdir(parents=True, exist_ok=True)
             (cache / file.name).touch()
@@ -93,13 +98,30 @@ class TestData:
 
     @pytest.mark.parametrize("command", ["path", "fetch"])
     def test_an_unknown_name_lists_the_known(self, run, command):
-        run("data", command, "adult").assert_refused("no dataset 'adult'", "a9a")
+        run("data", command, "a9b").assert_refused("no dataset 'a9b'", "a9a")
 
     @pytest.mark.parametrize("command", ["path", "fetch"])
-    def test_made_data_have_no_files(self, run, command):
-        outcome = run("data", command, "admissions")
+    @pytest.mark.parametrize("name", ["admissions", "adult"])
+    def test_data_of_the_package_need_no_files(self, run, command, name):
+        outcome = run("data", command, name)
         assert (outcome.code, outcome.out) == (0, "")
-        assert "made, not fetched" in outcome.err
+        assert "comes with the package" in outcome.err
+
+    def test_the_sample_can_be_audited(self, run, tmp_path):
+        outcome = run("data", "sample", "the sample.csv")
+        written = pd.read_csv(tmp_path / "the sample.csv")
+        data = load_adult()
+        pd.testing.assert_frame_equal(written[list(data.feature_names)], data.X)
+        assert (written["sex"] == data.sensitive_features.astype(object)).all()
+        assert ((written["income"] == ">50K") == data.y).all()
+        assert (written["score"] == data.historical_score).all()
+        advice = outcome.out.splitlines()[-1]
+        audit = run(*shlex.split(advice[advice.index("partialfair audit") :])[1:])
+        assert audit.code == 0
+        assert "positive label: >50K" in audit.out
+
+    def test_the_sample_needs_a_directory_that_exists(self, run):
+        run("data", "sample", "nowhere/adult.csv").assert_refused("nowhere/adult.csv", "no directory")
 
     def test_a_variable_that_names_no_directory(self, run, monkeypatch):
         monkeypatch.setenv(source.DATA_VARIABLE, "nowhere")

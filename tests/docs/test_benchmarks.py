@@ -118,7 +118,9 @@ def test_many_groups_benchmark_runs_on_all_sizes(tmp_path):
 
 @pytest.mark.real_data
 def test_solvers_benchmark_runs(tmp_path, data_dir):
-    smallest_data = "script.load_bank = script.load_a9a = lambda path, **_: script.load_law_school(path=path)"
+    smallest_data = (
+        "script.fetch_bank = script.fetch_a9a = lambda path, **_: script.fetch_law_school(path=path)"
+    )
     few_steps = "script.fast.__defaults__ = (5,)"
     small = ["--outer", 1, "--steps", 2, "--data", data_dir, "--out", tmp_path]
     printed = run_smaller("benchmarks/solvers.py", f"{smallest_data}; {few_steps}", *small)

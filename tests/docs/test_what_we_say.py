@@ -114,5 +114,5 @@ def test_every_option_is_on_the_page():
 def test_the_images_can_be_drawn(tmp_path):
     fewer = "script.MAX_GAPS = (0.3,)"
     run_smaller("docs/make_images.py", fewer, call=f"script.main(script.Path({str(tmp_path)!r}))")
-    for name in ("frontier.png", "score_space.png"):
+    for name in ("before_and_after.png", "frontier.png", "score_space.png"):
         assert (tmp_path / name).stat().st_size > 10_000

@@ -11,7 +11,7 @@ from partialfair import datasets
 from partialfair.exceptions import MissingExtraError
 from partialfair.utils import extras
 from partialfair_paper import celeba
-from partialfair_paper.celeba import load_celeba
+from partialfair_paper.celeba import fetch_celeba
 from partialfair_paper.celeba_files import PARTS, EncodedFaces, find_faces
 from partialfair_paper.celeba_images import load_celeba_images
 
@@ -29,7 +29,7 @@ def test_signs_become_zeros_and_ones(tmp_path, monkeypatch):
         (tmp_path / file.name).write_bytes(content)
         files.append(dataclasses.replace(file, raw_sha256=hashlib.sha256(content).hexdigest()))
     monkeypatch.setattr(celeba, "_FILES", tuple(files))
-    data = load_celeba(path=tmp_path)
+    data = fetch_celeba(path=tmp_path)
     assert data.feature_names == ("Young",)
     assert data.X["Young"].tolist() == [1, 0, 1]
     assert data.X["Young"].dtype == np.int8

@@ -12,7 +12,7 @@ import pytest
 
 from partialfair import FitOptions, PartialFairClassifier
 from partialfair.constraints import DemographicParity, EqualOpportunity, StatisticalParity
-from partialfair.datasets import load_law_school, make_admissions
+from partialfair.datasets import fetch_law_school, make_admissions
 from partialfair.exceptions import InputError
 from partialfair.metrics import partial_statistical_parity_difference
 
@@ -142,7 +142,7 @@ def test_a_linear_model_comes_to_the_optimum_of_the_engine(method):
 @pytest.mark.slow
 def test_a_network_is_as_good_as_the_linear_model_on_law_school(data_dir):
     """Absolute-scale fairness of .9 and more on the test rows, beside the engine's model of the same κ."""
-    data = load_law_school(path=data_dir)
+    data = fetch_law_school(path=data_dir)
     interval, X = data.interval, data.X.to_numpy(dtype=float)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     groups, y = data.sensitive_features.to_numpy(), data.y

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from partialfair.constraints import StatisticalParity
 from partialfair.constraints.surrogates import Ramp, RoundedRamp, Sigmoid
 from partialfair.data.groups import encode_groups
-from partialfair.datasets import load_a9a, load_acs_income, load_bank, load_law_school
+from partialfair.datasets import fetch_a9a, fetch_acs_income, fetch_bank, fetch_law_school
 from partialfair.exceptions import InputError
 from partialfair.theory import (
     NearThresholds,
@@ -341,10 +341,10 @@ def test_refusals(call, sentence):
 @pytest.mark.parametrize(
     ("load", "deviation", "share"),
     [
-        (load_a9a, 1.06, 4.24),
-        (load_bank, 1.81, 7.25),
-        (load_law_school, 0.73, 2.42),
-        (load_acs_income, 0.51, 2.54),
+        (fetch_a9a, 1.06, 4.24),
+        (fetch_bank, 1.81, 7.25),
+        (fetch_law_school, 0.73, 2.42),
+        (fetch_acs_income, 0.51, 2.54),
     ],
 )
 def test_vacuous_on_the_papers_data(data_dir, load, deviation, share):

@@ -28,7 +28,7 @@ _FILES = (
 )
 
 
-def load_celeba(*, path: PathLike | None = None) -> Dataset:
+def fetch_celeba(*, path: PathLike | None = None) -> Dataset:
     """Load CelebA's attributes: annotators' judgements of photographs.
 
     The label is "attractive", the sensitive feature "male" or not. The features are a frame of the other
@@ -63,7 +63,7 @@ def load_celeba(*, path: PathLike | None = None) -> Dataset:
 
 ENTRY = Entry(
     name="celeba",
-    loader=load_celeba,
+    loader=fetch_celeba,
     files=_FILES,
     summary="Called attractive by sex: attributes of 202,599 photographs, 38 binary features, no images",
     terms="CelebA (Liu et al., 2015): non-commercial research only, no redistribution",

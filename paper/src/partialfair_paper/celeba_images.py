@@ -34,11 +34,11 @@ class FaceImages:
     y
         "Attractive", 0 or 1 (``int8``).
     sensitive_features
-        "Female" or "Male", a pandas categorical series, as `load_celeba` has it.
+        "Female" or "Male", a pandas categorical series, as `fetch_celeba` has it.
     partition
         The official part: 0 train, 1 validation, 2 test, in increasing order (``int8``).
     image_ids
-        1 is CelebA's ``000001.jpg`` (``int32``), which is row 0 of `load_celeba`.
+        1 is CelebA's ``000001.jpg`` (``int32``), which is row 0 of `fetch_celeba`.
     """
 
     images: npt.NDArray[np.uint8]

@@ -15,10 +15,10 @@ from sklearn.metrics import roc_auc_score
 
 from partialfair.datasets import (
     Dataset,
-    load_a9a,
-    load_acs_income,
-    load_bank,
-    load_law_school,
+    fetch_a9a,
+    fetch_acs_income,
+    fetch_bank,
+    fetch_law_school,
 )
 from partialfair.exceptions import InputError
 from partialfair.extension import CategoricalCodes, Floats, Ints
@@ -32,10 +32,10 @@ from partialfair_paper.runs import Run
 
 LOADERS: Mapping[str, Callable[[Path | None], Dataset]] = {
     # The model has terms for the groups; their own columns in X would be there twice.
-    "a9a": lambda path: load_a9a(path=path, drop_sensitive=True),
-    "bank": lambda path: load_bank(path=path),
-    "law_school": lambda path: load_law_school(path=path),
-    "acs_income": lambda path: load_acs_income(path=path),
+    "a9a": lambda path: fetch_a9a(path=path, drop_sensitive=True),
+    "bank": lambda path: fetch_bank(path=path),
+    "law_school": lambda path: fetch_law_school(path=path),
+    "acs_income": lambda path: fetch_acs_income(path=path),
 }
 """Tables by name; a new one is one line, and its grids in `partialfair_paper.published`."""
 

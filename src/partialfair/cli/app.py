@@ -90,7 +90,7 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     name="partialfair",
     cls=_Commands,
-    help="Audit scoring models, and train them, so that groups are alike on a chosen band of percentiles.",
+    help="Audit and train scoring models so that groups get equal scores on a chosen interval of ranks.",
     epilog="Exit codes: 0 fine, 1 a gate failed or a promise was not kept, 2 bad input, 130 interrupted. "
     "What messages mean and what to do: docs/in_the_way.md.",
     no_args_is_help=True,
@@ -354,7 +354,29 @@ for _settings, _run, _name, _example in _COMMANDS:
     )
 
 
-data_app = typer.Typer(help="List, fetch and find the datasets of the paper.", no_args_is_help=True)
+data_app = typer.Typer(
+    help="Write a sample to try the commands on; list, fetch and find the data sets of the paper.",
+    no_args_is_help=True,
+)
+
+
+@data_app.command("sample", epilog="Example: partialfair data sample adult.csv")
+def data_sample(
+    file: Annotated[Path, typer.Argument(help="The CSV file to write.", metavar="FILE")],
+) -> None:
+    """Write 5,000 rows of UCI Adult, with a score to audit. No network is needed.
+
+    Columns: 11 features, sex, income (>50K or <=50K), and score, the out-of-fold probability of a high income
+    by a logistic regression.
+    """
+    from partialfair.datasets._adult import adult_csv
+    from partialfair.utils.files import write_file
+
+    write_file(file, adult_csv().encode())
+    columns = "--score score --group sex --label income --interval 0.05 0.30"
+    with printing():
+        echo(f"5,000 rows of UCI Adult (CC BY 4.0, Becker and Kohavi, 1996): {file}")
+        echo(f"audit the scores: {command_name()} audit {shlex.quote(str(file))} {columns}")
 
 
 @data_app.command("list", epilog="Example: partialfair data list")
@@ -404,7 +426,7 @@ def _print_paths(name: str, paths: Sequence[Path]) -> None:
     for path in paths:
         echo(str(path))
     if not paths:
-        echo(f"{name} is made, not fetched: it has no files", err=True)
+        echo(f"{name} comes with the package: there is nothing to fetch", err=True)
 
 
 app.add_typer(data_app, name="data")

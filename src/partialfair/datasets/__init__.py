@@ -1,6 +1,6 @@
-"""Loads the data sets of the paper, and makes synthetic ones that need no file.
+"""Data sets of the paper (``fetch_*``), a sample in the package (``load_adult``), and synthetic data.
 
-Files are looked for in the loader's ``path=``, the directory named by ``$PARTIALFAIR_DATA``, the user's
+Files of ``fetch_*`` are looked for in ``path=``, the directory named by ``$PARTIALFAIR_DATA``, the user's
 cache, and at last at their public source; they are checked by hash wherever they come from. CelebA belongs
 to the distribution partialfair-paper, which registers it.
 
@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from partialfair.datasets._acs_income import ACS_INCOME, load_acs_income
+from partialfair.datasets._acs_income import ACS_INCOME, fetch_acs_income
 from partialfair.datasets._admissions import ADMISSIONS, make_admissions
-from partialfair.datasets._tables import A9A, BANK, LAW_SCHOOL, load_a9a, load_bank, load_law_school
+from partialfair.datasets._adult import ADULT, load_adult
+from partialfair.datasets._tables import A9A, BANK, LAW_SCHOOL, fetch_a9a, fetch_bank, fetch_law_school
 from partialfair.datasets.source import PathLike, ensure, find
 from partialfair.datasets.task import Dataset, Entry, LocatedEntry, Shares, Split
 from partialfair.exceptions import InputError
@@ -28,17 +29,20 @@ __all__ = [
     "Shares",
     "Split",
     "fetch",
+    "fetch_a9a",
+    "fetch_acs_income",
+    "fetch_bank",
+    "fetch_law_school",
     "list_datasets",
-    "load_a9a",
-    "load_acs_income",
-    "load_bank",
-    "load_law_school",
+    "load_adult",
     "locate",
     "make_admissions",
 ]
 
 # In the order in which they are listed.
-REGISTRY: dict[str, Entry] = {entry.name: entry for entry in (ADMISSIONS, A9A, BANK, LAW_SCHOOL, ACS_INCOME)}
+REGISTRY: dict[str, Entry] = {
+    entry.name: entry for entry in (ADULT, ADMISSIONS, A9A, BANK, LAW_SCHOOL, ACS_INCOME)
+}
 
 
 def register_dataset(entry: Entry) -> None:

@@ -221,7 +221,7 @@ _FEATURES = [column for column in ACS_COLUMNS if column != "SEX"]
 _MALE_CODE = 1
 
 
-def load_acs_income(
+def fetch_acs_income(
     *,
     path: PathLike | None = None,
     states: str | Sequence[str] | None = None,
@@ -271,7 +271,7 @@ def load_acs_income(
 
 ACS_INCOME = Entry(
     name="acs_income",
-    loader=load_acs_income,
+    loader=fetch_acs_income,
     files=_FILES,
     summary="Income above $50,000 by sex: 1.5 to 1.7 million adults of the 2018 US survey, 9 coded columns",
     terms="US Census Bureau, ACS PUMS 2018, Census terms of use; task by folktables (Ding et al., 2021)",

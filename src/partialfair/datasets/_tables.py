@@ -49,7 +49,7 @@ _A9A_FEATURE_NAMES = tuple(
 )
 
 
-def load_a9a(*, path: PathLike | None = None, drop_sensitive: bool = False) -> Dataset:
+def fetch_a9a(*, path: PathLike | None = None, drop_sensitive: bool = False) -> Dataset:
     """Load a9a: adults of the 1994 US census.
 
     The label is an income above $50,000 a year, the sensitive feature the sex. The features are 123 binary
@@ -98,7 +98,7 @@ def load_a9a(*, path: PathLike | None = None, drop_sensitive: bool = False) -> D
 
 A9A = Entry(
     name="a9a",
-    loader=load_a9a,
+    loader=fetch_a9a,
     files=_A9A_FILES,
     summary="Income above $50,000 by sex: 48,842 adults of the 1994 US census, 123 binary features",
     terms="LIBSVM's version of UCI Adult, CC BY 4.0 (Becker and Kohavi, 1996)",
@@ -116,7 +116,7 @@ _BANK_FILES = (
 )
 
 
-def load_bank(*, path: PathLike | None = None, duration: bool = False) -> Dataset:
+def fetch_bank(*, path: PathLike | None = None, duration: bool = False) -> Dataset:
     """Load the bank data: clients called by a Portuguese bank.
 
     The label is a term deposit subscribed, the sensitive feature the age group: ``"25-60"`` (both included)
@@ -155,7 +155,7 @@ def load_bank(*, path: PathLike | None = None, duration: bool = False) -> Datase
 
 BANK = Entry(
     name="bank",
-    loader=load_bank,
+    loader=fetch_bank,
     files=_BANK_FILES,
     summary="Term deposit subscribed by age group: 41,188 calls of a Portuguese bank, 52 features",
     terms="UCI Bank Marketing, CC BY 4.0 (Moro, Cortez and Rita, 2014)",
@@ -172,7 +172,7 @@ _LAW_SCHOOL_FILES = (
 )
 
 
-def load_law_school(*, path: PathLike | None = None) -> Dataset:
+def fetch_law_school(*, path: PathLike | None = None) -> Dataset:
     """Load the law school data: students of US law schools.
 
     The label is the bar exam passed on the first try, the sensitive feature the race, ``"White"`` or
@@ -207,7 +207,7 @@ def load_law_school(*, path: PathLike | None = None) -> Dataset:
 
 LAW_SCHOOL = Entry(
     name="law_school",
-    loader=load_law_school,
+    loader=fetch_law_school,
     files=_LAW_SCHOOL_FILES,
     summary="Bar exam passed by race: 20,798 students of US law schools, 10 features",
     terms="LSAC National Longitudinal Bar Passage Study (Wightman, 1998); the copy states no licence",

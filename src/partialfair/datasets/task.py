@@ -73,7 +73,7 @@ class Dataset:
     target_name
         What ``y == 1`` means.
     interval
-        The paper's percentile band, counted from the top.
+        The paper's interval of ranks, counted from the top.
     description
         What the rows are and what was done to them.
     shares
@@ -83,7 +83,7 @@ class Dataset:
     official_partition
         0, 1, 2 for rows published as training, validation and test data, if they were.
     historical_score
-        A score that was given to each row before any model was fitted, if there is one.
+        A score that comes with the rows: of a committee, or of a model that has not seen them.
     """
 
     name: str
@@ -153,7 +153,7 @@ class Entry:
     loader
         Returns the `Dataset`; all its arguments are optional keywords.
     files
-        What it reads; empty for made data.
+        What it looks for on the machine or downloads; empty for synthetic data and data in the package.
     summary, terms
         One line each: what it is, and whose and under which conditions.
     """

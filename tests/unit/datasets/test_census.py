@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from partialfair.data.categoricals import CategoricalCodes
-from partialfair.datasets import _acs_income, load_acs_income
+from partialfair.datasets import _acs_income, fetch_acs_income
 from partialfair.datasets._acs_income import ACS_COLUMNS, STATE_ROWS, CensusFile, select_rows
 from partialfair.datasets.source import read_all, sha256
 from partialfair.exceptions import DataFetchError, InputError
@@ -142,7 +142,7 @@ class TestRecognition:
             table, accepted_sha256=sha256(path.read_bytes()), state_rows={"AL": 9}
         )
         monkeypatch.setattr(_acs_income, "_FILES", (incomplete,))
-        assert load_acs_income(path=path).y.tolist() == [1, 0]
+        assert fetch_acs_income(path=path).y.tolist() == [1, 0]
 
     def test_a_table_that_lost_a_row_is_refused(self, table, cache):
         read_all([table])
@@ -179,7 +179,7 @@ class TestLoading:
         monkeypatch.setattr(_acs_income, "_FILES", (table,))
 
     def test_codes_leave_out_the_sex(self):
-        data = load_acs_income()
+        data = fetch_acs_income()
         assert isinstance(data.X, CategoricalCodes)
         assert data.X.names == ("AGEP", "COW", "SCHL", "MAR", "OCCP", "POBP", "RELP", "WKHP", "RAC1P")
         assert data.sensitive_features.tolist() == ["Female", "Male", "Female"]
@@ -187,14 +187,14 @@ class TestLoading:
         assert data.interval == (0.20, 0.40)
 
     def test_states_keep_the_columns_of_the_whole_table(self):
-        whole, part = load_acs_income(), load_acs_income(states="PR")
+        whole, part = fetch_acs_income(), fetch_acs_income(states="PR")
         assert part.feature_names == whole.feature_names
         assert part.y.tolist() == [1]
         np.testing.assert_array_equal(part.X.codes, whole.X.codes[2:])
 
     def test_unknown_states_are_refused(self):
         with pytest.raises(InputError, match="no state 'DC'"):
-            load_acs_income(states=["AL", "DC"])
+            fetch_acs_income(states=["AL", "DC"])
 
 
 def test_the_counts_are_folktables():

@@ -42,7 +42,7 @@ def test_fetch_gets_every_file_into_a_directory_of_the_users(toy, tmp_path, monk
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(InputError, match="no dataset 'a9b'; there are admissions, a9a, bank"):
+    with pytest.raises(InputError, match="no dataset 'a9b'; there are adult, admissions, a9a, bank"):
         fetch("a9b")
 
 
@@ -60,9 +60,16 @@ def test_every_entry_is_described_and_its_loader_public():
         assert ("path" in parameters) == bool(entry.files)
 
 
-def test_made_data_are_always_available(cache):
-    assert locate("admissions") == {}
-    assert fetch("admissions") == ()
+@pytest.mark.parametrize("name", ["admissions", "adult"])
+def test_data_of_the_package_are_always_available(cache, name):
+    assert locate(name) == {}
+    assert fetch(name) == ()
+
+
+def test_functions_say_by_name_where_data_come_from():
+    """As in scikit-learn: ``fetch_*`` looks for files, ``load_*`` ships, ``make_*`` is synthetic."""
+    prefixes = {entry.loader.__name__.partition("_")[0]: bool(entry.files) for entry in REGISTRY.values()}
+    assert prefixes == {"fetch": True, "load": False, "make": False}
 
 
 def test_entries_are_frozen():

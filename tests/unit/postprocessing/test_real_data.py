@@ -6,15 +6,15 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import MaxAbsScaler
 
 from partialfair.data.categoricals import CategoricalCodes
-from partialfair.datasets import load_a9a, load_acs_income, load_bank, load_law_school
+from partialfair.datasets import fetch_a9a, fetch_acs_income, fetch_bank, fetch_law_school
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.postprocessing import PartialParityAdjuster
 
 LOADERS = [
-    load_law_school,
-    load_bank,
-    load_a9a,
-    pytest.param(load_acs_income, marks=pytest.mark.slow),
+    fetch_law_school,
+    fetch_bank,
+    fetch_a9a,
+    pytest.param(fetch_acs_income, marks=pytest.mark.slow),
 ]
 
 
