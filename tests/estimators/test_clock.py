@@ -109,7 +109,7 @@ def test_a_fit_ends_in_seconds_with_a_model(options):
 
 def check_hardly_any_time(kind, constraint, seconds, size):
     X, y, groups = crowd(*size)
-    model = kind(constraint, time_limit=seconds, tol=1e-12, max_gap=0.001)
+    model = kind(constraint, interval=(0, 1), time_limit=seconds, tol=1e-12, max_gap=0.001)
     assert seconds_of(model, X, y if kind is PartialFairRegressor else y > 0.5, groups) <= 1.02
     enough = constraint is None and seconds > 0.01
     assert enough or model.result_.status is Status.TIME_LIMIT

@@ -109,7 +109,7 @@ def test_weights_make_groups_small(people):
     weights = np.where(people.groups == "f", 1e-6, 1.0)
     weights[np.flatnonzero(people.groups == "f")[0]] = 1.0
     with pytest.raises(InputError, match="only group 'm' is large enough"):
-        PartialFairClassifier(**LOOSE).fit(
+        PartialFairClassifier(interval=(0, 1), **LOOSE).fit(
             people.X, people.y, sensitive_features=people.groups, sample_weight=weights
         )
 

@@ -81,7 +81,7 @@ def test_a_narrow_surrogate_is_the_metric_with_ranks_within_the_label(kind, gap_
 def test_a_gap_of_0_has_some_room():
     groups, _, positive, _ = people()
     for kind in METRICS:
-        block = kind(max_gap=0.0).build(groups, np.ones(N), Ramp(1.0), positive)
+        block = kind((0, 1), max_gap=0.0).build(groups, np.ones(N), Ramp(1.0), positive)
         found = functions_of(block, np.zeros(N))
         assert found == pytest.approx(-1e-3)
 
