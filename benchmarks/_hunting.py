@@ -140,18 +140,19 @@ def _ways(setting: list[Case], hunt: Hunt, rng: np.random.Generator) -> Iterator
         case = setting[int(rng.integers(len(setting)))]
         allowed = case.max_gap * float(rng.choice([0.4, 0.6, 0.75, 0.9, 1.0, 1.15, 1.3, 1.6]))
         width = spread * float(rng.choice([0.05, 0.1, 0.2, 0.3, 0.5]))
-        common = {"max_gap": min(allowed, 1.0), "n_points": int(rng.choice([5, 10, 20, 40]))}
+        common = {"max_gap": min(allowed, 1.0), "options__n_points": int(rng.choice([5, 10, 20, 40]))}
         draw = rng.random()
         if draw < 0.5:
-            yield "a surrogate fit", {**common, "enforce": "surrogate", "surrogate": RoundedRamp(width)}
+            settings = common | {"enforce": "surrogate", "options__surrogate": RoundedRamp(width)}
+            yield "a surrogate fit", settings
         elif draw < 0.7:
             yield (
                 "a surrogate fit, sigmoid",
                 {
                     **common,
                     "enforce": "surrogate",
-                    "surrogate": "sigmoid",
-                    "surrogate_width": width,
+                    "options__surrogate": "sigmoid",
+                    "options__surrogate_width": width,
                 },
             )
         elif draw < 0.8:
@@ -159,8 +160,8 @@ def _ways(setting: list[Case], hunt: Hunt, rng: np.random.Generator) -> Iterator
                 "an exact fit, other settings",
                 {
                     **common,
-                    "surrogate_width": width,
-                    "n_starts": 4,
+                    "options__surrogate_width": width,
+                    "options__n_starts": 4,
                     "random_state": int(rng.integers(1000)),
                 },
             )
@@ -170,7 +171,7 @@ def _ways(setting: list[Case], hunt: Hunt, rng: np.random.Generator) -> Iterator
                 {
                     **common,
                     "enforce": "surrogate",
-                    "surrogate": RoundedRamp(width),
+                    "options__surrogate": RoundedRamp(width),
                     "solver": "augmented-lagrangian",
                     "time_limit": 60.0,
                 },
@@ -181,7 +182,7 @@ def _ways(setting: list[Case], hunt: Hunt, rng: np.random.Generator) -> Iterator
                 {
                     **common,
                     "enforce": "surrogate",
-                    "surrogate_width": width,
+                    "options__surrogate_width": width,
                     "solver": "idca-switching",
                     "time_limit": 20.0,
                 },

@@ -122,7 +122,7 @@ class Case:
             "alpha": self.alpha,
             "group_terms": self.group_terms,
         }
-        return PartialFairClassifier(**{**settings, **others})
+        return PartialFairClassifier().set_params(**{**settings, **others})
 
     def fitted(self, **others: Any) -> PartialFairClassifier:
         """Fit the estimator."""

@@ -176,7 +176,7 @@ def make(arguments: argparse.Namespace, references: References) -> None:
 def compare(arguments: argparse.Namespace, references: References) -> None:
     """Fit every problem that has a reference, and write the tables."""
     halvings = arguments.surrogate_halvings
-    settings = {"surrogate_halvings": halvings} if halvings else {}
+    settings = {"options__surrogate_halvings": halvings} if halvings else {}
     results, behind = [], 0
     for name in arguments.only:
         for setting in FAMILIES[name].settings(arguments):

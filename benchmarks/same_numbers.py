@@ -45,7 +45,8 @@ CONSTRAINTS = (
     "equalized_odds",
 )
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-QUICK = {"interval": (0.1, 0.6), "max_gap": 0.15, "search_steps": 20, "n_starts": 1}
+FEW_STEPS = {"search_steps": 20, "n_starts": 1}
+QUICK = {"interval": (0.1, 0.6), "max_gap": 0.15, **FEW_STEPS}
 
 
 def rows(seed: int = 0, n: int = 500, n_groups: int = 2) -> tuple[Any, Any, Any]:
@@ -82,10 +83,18 @@ def describe(model: Any, X: Any, *groups: Any) -> dict[str, Any]:
     }
 
 
+def configure(model: Any, **settings: Any) -> Any:
+    """Set parameters of an estimator; some checkouts know those of the search as fields of ``options``."""
+    known = model.get_params()
+    return model.set_params(
+        **{name if name in known else f"options__{name}": value for name, value in settings.items()}
+    )
+
+
 def classify(data: tuple[Any, Any, Any], weights: Any = None, **settings: Any) -> dict[str, Any]:
     """Fit a classifier and describe the fit."""
     X, y, groups = data
-    model = PartialFairClassifier(**(QUICK | settings))
+    model = configure(PartialFairClassifier(), **(QUICK | settings))
     model.fit(X, y, sensitive_features=groups, sample_weight=weights)
     return describe(model, X, groups)
 
@@ -94,13 +103,14 @@ def regress(**settings: Any) -> dict[str, Any]:
     """Fit a regressor to targets in the thousands and describe the fit."""
     X, _, groups = rows(3)
     y = 1000 * X.sum(axis=1) + np.random.default_rng(1).normal(size=len(X))
-    return describe(PartialFairRegressor(**(QUICK | settings)).fit(X, y, sensitive_features=groups), X)
+    model = configure(PartialFairRegressor(), **(QUICK | settings))
+    return describe(model.fit(X, y, sensitive_features=groups), X)
 
 
 def refit(model: Any, **settings: Any) -> dict[str, Any]:
     """Refit trees and describe the fit."""
     X, y, groups = rows(4)
-    trees = PartialFairTrees(model, **(QUICK | {"random_state": 0} | settings))
+    trees = configure(PartialFairTrees(model), **(QUICK | {"random_state": 0} | settings))
     return describe(trees.fit(X, y, sensitive_features=groups), X)
 
 
@@ -108,7 +118,7 @@ def walk(**settings: Any) -> dict[str, Any]:
     """Fit a path and return its frame."""
     X, y, groups = rows(5)
     path = fairness_path(
-        PartialFairClassifier(interval=(0.1, 0.6), search_steps=20, n_starts=1),
+        configure(PartialFairClassifier(interval=(0.1, 0.6)), **FEW_STEPS),
         X,
         y,
         sensitive_features=groups,
@@ -124,7 +134,7 @@ def promise(**settings: Any) -> dict[str, Any]:
     """Fit for the population, and return what held-out rows say."""
     X, y, groups = rows(6)
     settings = QUICK | {"enforce": "population", "max_gap": 0.5, "random_state": 0} | settings
-    model = PartialFairClassifier(**settings).fit(X, y, sensitive_features=groups)
+    model = configure(PartialFairClassifier(), **settings).fit(X, y, sensitive_features=groups)
     return {
         **describe(model, X),
         "population": {newest(k): str(v) for k, v in vars(model.result_.population).items()},

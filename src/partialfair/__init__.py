@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     from partialfair.metrics.choice import choose_interval
     from partialfair.persistence import load_model, save_model
     from partialfair.tables import make_table_pipeline
+    from partialfair.training.options import FitOptions
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "FitOptions",
     "PartialFairClassifier",
     "PartialFairRegressor",
     "choose_interval",
@@ -50,6 +52,7 @@ __all__ = [
 
 # Names that are not subpackages; those are imported by their name alone.
 _HOME_OF = {
+    "FitOptions": "partialfair.training.options",
     "PartialFairClassifier": "partialfair.estimators.classifier",
     "PartialFairRegressor": "partialfair.estimators.regressor",
     "choose_interval": "partialfair.metrics.choice",

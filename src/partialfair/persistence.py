@@ -40,6 +40,7 @@ FORMAT = 1  # of the file; it grows when an older partialfair could not read wha
 
 _CLASSES = {
     "partialfair.estimators.classifier": ["PartialFairClassifier"],
+    "partialfair.training.options": ["FitOptions"],
     "partialfair.training.result": ["FitResult"],
     "partialfair.tables": ["CategoryColumn", "GroupColumn", "NumberColumn", "TableEncoder", "TableModel"],
     "partialfair.estimators.regressor": ["PartialFairRegressor"],

@@ -470,7 +470,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
 
 def make_table_pipeline(
-    estimator: PartialFairEstimator | None = None,
+    estimator: PartialFairEstimator,
     *,
     categories: Sequence[str] = (),
     drop: Sequence[str] = (),
@@ -483,8 +483,8 @@ def make_table_pipeline(
 
     Parameters
     ----------
-    estimator : PartialFairClassifier, PartialFairRegressor or PartialFairTrees, default=None
-        Fitted on the features; None for ``PartialFairClassifier()``.
+    estimator : PartialFairClassifier, PartialFairRegressor or PartialFairTrees
+        Fitted on the features.
     categories : sequence of str, default=()
         Columns of numbers that are codes.
     drop : sequence of str, default=()
@@ -514,10 +514,6 @@ def make_table_pipeline(
     >>> pipe.predict(table[:1]).tolist()
     ['no']
     """
-    if estimator is None:
-        from partialfair.estimators import PartialFairClassifier
-
-        estimator = PartialFairClassifier()
     if not isinstance(estimator, PartialFairEstimator):
         raise InputError(
             f"make_table_pipeline takes an estimator of partialfair, not {type(estimator).__name__}"

@@ -76,7 +76,19 @@ class TestGate:
 
     @pytest.mark.usefixtures("no_fits")
     def test_of_training_rows_bounds_decide_nothing(self, run, scores):
-        train = ("train", scores, "--target", "hired", "--group", "sex", "--drop", "person", "--out", "out")
+        train = (
+            "train",
+            scores,
+            "--target",
+            "hired",
+            "--group",
+            "sex",
+            "--drop",
+            "person",
+            *BAND,
+            "--out",
+            "out",
+        )
         gate = ("--fail-above", 0.1, "--fail-on", "unproven")
         run(*train, *gate, "--test-size", 0).assert_refused("--fail-on unproven", "--test-size above 0")
         run(*train, "--fail-on", "exceeds").assert_refused("give --fail-above as well")

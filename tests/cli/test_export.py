@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from partialfair import PartialFairClassifier, load_model, save_model
+from partialfair import FitOptions, PartialFairClassifier, load_model, save_model
 from partialfair.postprocessing import PartialParityAdjuster
 
 runtime = pytest.importorskip("onnxruntime")
@@ -109,7 +109,7 @@ def test_a_model_that_breaks_its_promise_is_refused(run):
     rng = np.random.default_rng(0)
     X, groups = rng.normal(size=(200, 1)), rng.choice(["a", "b"], 200)
     X[groups == "a"] += 2
-    clf = PartialFairClassifier(max_gap=0.0, interval=(0.2, 0.4), search_steps=0)
+    clf = PartialFairClassifier(max_gap=0.0, interval=(0.2, 0.4), options=FitOptions(search_steps=0))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         clf.fit(X, X[:, 0] + rng.normal(size=200) > 1, sensitive_features=groups)

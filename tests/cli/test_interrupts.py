@@ -20,7 +20,8 @@ from tests.cli.conftest import COLUMNS
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
 
 AUDIT = ("audit", "scores.csv", *COLUMNS, "--out", "out", "--report", "page.html")
-TRAIN = ("train", "scores.csv", "--target", "hired", "--group", "sex", "--drop", "person", "--out", "out")
+MODEL = ("--target", "hired", "--group", "sex", "--drop", "person", "--interval", 0, 1)
+TRAIN = ("train", "scores.csv", *MODEL, "--out", "out")
 RUN = "from partialfair.cli import main; main()"
 SECONDS = 2.0  # within which a command is to end
 PATIENCE = 300  # seconds after which a command hangs, however busy the machine

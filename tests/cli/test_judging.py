@@ -135,10 +135,16 @@ class TestIntervals:
         by_group = ("--interval", "north=0.1", 0.4, "--interval", "south=0.2", 0.5)
         found = run(*TRAIN, *by_group, "--json").json
         assert found["fit"]["exact_training_gap"] <= 0.3
-        everybody = run(*TRAIN, "--json").json
-        assert any("bounded among everybody" in note for note in everybody["notes"])
-        asked = run(*TRAIN, "--interval", 0, 1, "--json").json
-        assert not any("no --interval" in note for note in asked["notes"])
+        assert run(*TRAIN, "--interval", 0, 1, "--json").json["interval"] == [0.0, 1.0]
+
+    def test_training_without_one_is_refused(self, run, no_fits):
+        for command in (TRAIN, ("path", *TRAIN[1:-4], "--max-gaps", 0.3, "--out", "out")):
+            run(*command).assert_refused("--interval is missing", "--interval 0 1 for the whole range")
+
+    def test_a_model_without_a_constraint_needs_none(self, run, tmp_path):
+        model_table().to_csv(tmp_path / "table.csv", index=False)
+        record = run(*TRAIN, "--constraint", "none", "--json").json
+        assert record["interval"] == [0.0, 1.0]
 
     def test_auto_is_refused_before_any_fit(self, run, tmp_path, no_fits):
         model_table(120).to_csv(tmp_path / "table.csv", index=False)

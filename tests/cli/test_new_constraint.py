@@ -151,7 +151,7 @@ def test_the_command_line_trains_by_it_and_reports_it(run, applicants, tmp_path,
 
 def test_the_command_line_refuses_a_strangers_class_before_any_fit(run, no_fits, applicants, tmp_path):
     applicants.to_csv(tmp_path / "table.csv", index=False)
-    table = ("table.csv", "--target", "hired", "--group", "sex", "--constraint", NAME)
+    table = ("table.csv", "--target", "hired", "--group", "sex", "--interval", *BAND, "--constraint", NAME)
     for command in (("train",), ("path", "--best", 50, "--max-gaps", 20)):
         outcome = run(command[0], *table, *command[1:])
         outcome.assert_refused(f"--constraint {NAME} is a class of another package")

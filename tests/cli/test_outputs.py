@@ -15,7 +15,7 @@ from partialfair.persistence import load_model
 from tests.cli.conftest import COLUMNS
 
 TRAIN = ("--target", "hired", "--group", "sex", "--drop", "person", "--constraint", "none", "--test-size", 0)
-PATH = ("--target", "hired", "--group", "sex", "--drop", "person", "--max-gaps", 0.5)
+PATH = ("--target", "hired", "--group", "sex", "--drop", "person", "--interval", 0, 1, "--max-gaps", 0.5)
 
 
 @pytest.fixture

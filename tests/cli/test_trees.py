@@ -166,10 +166,10 @@ def test_alpha_may_be_chosen(run, tmp_path, monkeypatch, caplog):
 @pytest.mark.parametrize(("command", "option"), [("train", "--alpha"), ("path", "--alphas")])
 def test_linear_models_choose_no_alpha(run, command, option):
     gaps = ("--max-gaps", "0.1") if command == "path" else ()
-    asked = (command, "absent.csv", "--target", "hired", "--group", "sex", *gaps, "--out", "out")
+    asked = (command, "absent.csv", "--target", "hired", "--group", "sex", *BAND, *gaps, "--out", "out")
     run(*asked, option, "auto").assert_refused(f"{option} auto is for trees, whose leaf values it draws to")
 
 
 def test_an_alpha_that_is_no_number_is_refused(run):
-    asked = ("train", "absent.csv", "--target", "hired", "--group", "sex", "--out", "out")
+    asked = ("train", "absent.csv", "--target", "hired", "--group", "sex", *BAND, "--out", "out")
     run(*asked, "--alpha", "small").assert_refused("--alpha must be a number or auto, not 'small'")

@@ -114,7 +114,9 @@ def test_the_difference_is_that_of_the_gaps_that_are_shown(run, file, metric, op
 
 def test_nothing_lies_outside_whole_groups(run, file):
     options = ("--target", "hired", "--group", "sex", "--id", "person", "--max-gap", 0.3, "--out", "out")
-    assert run("train", "table.csv", *options, "--json").json["outside_the_interval"] is None
+    assert (
+        run("train", "table.csv", *options, "--interval", 0, 1, "--json").json["outside_the_interval"] is None
+    )
 
 
 def test_training_rows_have_no_difference(run, file):

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from partialfair import PartialFairClassifier
+from partialfair import FitOptions, PartialFairClassifier
 from partialfair.constraints import DemographicParity, StatisticalParity
 from partialfair.constraints.surrogates import Ramp
 from partialfair.exceptions import InputError
@@ -21,7 +21,9 @@ class Untouched(Solver):
 
 
 def fit(people, settings=None, **data):
-    clf = PartialFairClassifier(**{"enforce": "surrogate", "solver": Untouched(), **(settings or {})})
+    clf = PartialFairClassifier(enforce="surrogate", interval=(0, 1), solver=Untouched()).set_params(
+        **(settings or {})
+    )
     arguments = {"X": people.X, "y": people.y, "sensitive_features": people.groups, **data}
     return clf.fit(**arguments)
 
@@ -46,7 +48,18 @@ def with_value(X, row, column, value):
         ({"constraint": ["statistical_parity", "parity"]}, r"constraint must be .* not 'parity'"),
         ({"constraint": 3}, r"constraint must be .* not 3"),
         ({"constraint": []}, r"constraint must be .* not \[\]"),
-        ({"constraint": StatisticalParity(), "max_gap": 0.1}, r"so max_gap must not be given"),
+        (
+            {"constraint": StatisticalParity((0, 1)), "interval": None, "max_gap": 0.1},
+            r"so max_gap must not be given",
+        ),
+        ({"constraint": StatisticalParity(), "options__n_points": 5}, r"so options.n_points must not be"),
+        ({"constraint": StatisticalParity((0, 1))}, r"so interval must not be given"),
+        ({"interval": None}, r"interval is missing: .* interval=\(0, 1\) for the whole range"),
+        ({"constraint": StatisticalParity(), "interval": None}, r"interval is missing: .*\(0, 1\)"),
+        (
+            {"constraint": [StatisticalParity((0, 0.5)), DemographicParity()], "interval": None},
+            r"interval is missing: .*\(0, 1\)",
+        ),
         ({"max_gap": 1.5}, r"max_gap must lie in \[0, 1\], not 1.5"),
         ({"max_gap": "0.1"}, r"max_gap must lie in \[0, 1\], not '0.1'"),
         ({"max_gap": None}, r"max_gap must lie in \[0, 1\], not None"),
@@ -64,8 +77,12 @@ def with_value(X, row, column, value):
         ({"interval": {"f": (0, 1), "m": (0, 1), "x": (0, 1)}}, r"names group 'x'"),
         ({"gap_scale": "relative"}, r"gap_scale must be one of"),
         ({"interval": {"f": (0, 0.5), "m": (0, 1)}, "gap_scale": "absolute"}, r"'absolute' has no meaning"),
-        ({"n_points": 0}, r"n_points must be at least 1"),
-        ({"n_points": 2.5}, r"n_points must be a whole number, not 2.5"),
+        ({"options__n_points": 0}, r"options.n_points must be at least 1"),
+        ({"options__n_points": 2.5}, r"options.n_points must be a whole number, not 2.5"),
+        ({"options__n_starts": 0}, r"options.n_starts must be at least 1"),
+        ({"options__allow_ties": 1}, r"options.allow_ties must be True or False, not 1"),
+        ({"options__n_point": 5}, r"options has no field 'n_point'; its fields are n_points, surrogate"),
+        ({"options": {"n_points": 5}}, r"options must be a FitOptions, .* not"),
         (
             {"constraint": "demographic_parity", "constraint_threshold": float("nan")},
             r"constraint_threshold must be a finite number, not nan",
@@ -82,17 +99,27 @@ def with_value(X, row, column, value):
         ({"solver": "simplex"}, r"solver must be one of 'auto', 'idca', 'idca-switching', 'switching'"),
         ({"solver": 7}, r"solver must be a name or a Solver of partialfair.optimization.solvers, not 7"),
         ({"solver": IDCA(), "max_iter": 5}, r"so max_iter must not be given"),
-        ({"surrogate": "step"}, r"surrogate must be one of 'ramp', 'rounded_ramp', 'sigmoid', not 'step'"),
-        ({"surrogate": Ramp(0.5), "surrogate_width": 1.0}, r"so surrogate_width must not be given"),
-        ({"surrogate_width": -1.0}, r"surrogate_width must be positive, not -1"),
-        ({"surrogate_width": "wide"}, r"surrogate_width must be a finite number above 0, not 'wide'"),
+        (
+            {"options__surrogate": "step"},
+            r"options.surrogate must be one of 'ramp', 'rounded_ramp', 'sigmoid', not 'step'",
+        ),
+        (
+            {"options__surrogate": Ramp(0.5), "options__surrogate_width": 1.0},
+            r"so options.surrogate_width must not be given",
+        ),
+        ({"options__surrogate_width": -1.0}, r"options.surrogate_width must be positive, not -1"),
+        (
+            {"options__surrogate_width": "wide"},
+            r"options.surrogate_width must be a finite number above 0, not 'wide'",
+        ),
         ({"group_terms": "all"}, r"group_terms must be None, 'intercept' or 'interactions', not 'all'"),
         ({"missing_groups": "drop"}, r"missing_groups must be one of 'error', 'ignore', not 'drop'"),
         ({"class_weight": "even"}, r"class_weight must be None, 'balanced' or a mapping, not 'even'"),
         ({"class_weight": {"maybe": 2.0}}, r"class_weight names class 'maybe', which is not in y"),
         ({"class_weight": {"passed over": -2.0}}, r"class_weight must hold weights of at least 0"),
-        ({"surrogate_halvings": -1}, r"surrogate_halvings must be at least 0, not -1"),
-        ({"surrogate_halvings": 0.5}, r"surrogate_halvings must be a whole number, not 0.5"),
+        ({"options__surrogate_halvings": -1}, r"options.surrogate_halvings must be at least 0, not -1"),
+        ({"options__surrogate_halvings": 0.5}, r"options.surrogate_halvings must be a whole number, not 0.5"),
+        ({"options__search_steps": -1}, r"options.search_steps must be at least 0, not -1"),
         ({"tol": 0.0}, r"tol must be positive, not 0"),
         ({"time_limit": -3.0}, r"time_limit must be positive, not -3"),
         ({"solver": "auto", "max_iter": 0}, r"max_iter must be at least 1, not 0"),
@@ -184,28 +211,34 @@ def test_lists_that_contradict_themselves(people):
     refuses(
         people,
         r"the list asks for StatisticalParity.*max_gap=0.05.* and for .*max_gap=0.1.*; keep one",
-        {"constraint": twice},
+        {"constraint": twice, "interval": None},
     )
     # The best tenth of f like the middle of m, and the middle of f like the best tenth of m.
     crossed = [
         StatisticalParity({"f": (0.0, 0.1), "m": (0.5, 0.6)}, 0.05),
         StatisticalParity({"f": (0.5, 0.6), "m": (0.0, 0.1)}, 0.05),
     ]
-    refuses(people, r"no scores can satisfy both", {"constraint": crossed})
+    refuses(people, r"no scores can satisfy both", {"constraint": crossed, "interval": None})
     compatible = [
         StatisticalParity((0.1, 0.5), 0.05),
         StatisticalParity((0.2, 0.8), 0.1),
         DemographicParity((0.1, 0.5), 0.05),
     ]
     with pytest.raises(AssertionError, match="long work"):
-        fit(people, {"constraint": compatible})
+        fit(people, {"constraint": compatible, "interval": None})
 
 
 @pytest.mark.filterwarnings(
     "ignore::sklearn.exceptions.ConvergenceWarning", "ignore::partialfair.exceptions.SurrogateWarning"
 )
 def test_prediction(people):
-    clf = PartialFairClassifier(enforce="surrogate", n_points=2, max_iter=1, group_terms="intercept")
+    clf = PartialFairClassifier(
+        interval=(0, 1),
+        enforce="surrogate",
+        options=FitOptions(n_points=2),
+        max_iter=1,
+        group_terms="intercept",
+    )
     clf.fit(people.X, people.y, sensitive_features=people.groups)
     with pytest.raises(InputError, match=r"group 'x' was not seen in fit, which saw 'f' and 'm'"):
         clf.predict(people.X[:2], sensitive_features=["f", "x"])

@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.class_weight import compute_sample_weight
 
-from partialfair import PartialFairClassifier
+from partialfair import FitOptions, PartialFairClassifier
 from partialfair.constraints import DemographicParity, StatisticalParity
 from partialfair.data.categoricals import CategoricalCodes
 from partialfair.exceptions import InputError, SurrogateWarning
@@ -32,7 +32,13 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 INTERVAL = (0.1, 0.6)
-QUICK = {"enforce": "surrogate", "interval": INTERVAL, "max_gap": 0.1, "n_points": 4, "max_iter": 10}
+QUICK = {
+    "enforce": "surrogate",
+    "interval": INTERVAL,
+    "max_gap": 0.1,
+    "options": FitOptions(n_points=4),
+    "max_iter": 10,
+}
 
 
 def quick(**settings):
@@ -91,7 +97,7 @@ def test_exact_inner_steps_converge_with_a_certificate(people):
     solver = IDCA(max_iter=200, inner=Exact(), mu=0.005, tol=1e-6)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        clf = quick(solver=solver, max_iter=None, surrogate_width=1.0, n_points=2)
+        clf = quick(solver=solver, max_iter=None, options=FitOptions(surrogate_width=1.0, n_points=2))
         clf.fit(people.X, people.y, sensitive_features=people.groups)
     assert clf.result_.status is Status.CONVERGED
     assert clf.result_.kkt.holds(clf.tol)
@@ -288,7 +294,7 @@ def test_crossed_groups(people):
 
 
 def test_clone_and_pickle(people):
-    clf = quick(constraint=StatisticalParity(INTERVAL, 0.1), interval=(0.0, 1.0), max_gap=0.05, n_points=10)
+    clf = quick(constraint=StatisticalParity(INTERVAL, 0.1), interval=None, max_gap=0.05, options=None)
     clf.set_params(solver=DirectSwitching(max_iter=50), max_iter=None)
     clf.fit(people.X, people.y, sensitive_features=people.groups)
     copy = clone(clf)
@@ -305,7 +311,7 @@ def test_warm_start_goes_on_where_it_stopped(people):
     first = clf.result_
     clf.fit(people.X, people.y, sensitive_features=people.groups)
     assert clf.result_.history[0].objective == pytest.approx(first.objective)
-    clf.set_params(n_points=7).fit(people.X, people.y, sensitive_features=people.groups)
+    clf.set_params(options__n_points=7).fit(people.X, people.y, sensitive_features=people.groups)
     assert clf.result_.thresholds.shape == (7,)  # another shape: a cold start
 
 
@@ -326,15 +332,17 @@ def test_warm_start_on_a_tightening_path_is_as_good_as_a_cold_one(people):
 def test_warm_start_never_misplaces_parameters(people):
     """Three features and four points have as many numbers as two features and five points."""
     X = np.column_stack([people.X, people.X[:, 0] ** 2])
-    clf = quick(warm_start=True, n_points=4).fit(X, people.y, sensitive_features=people.groups)
-    clf.set_params(n_points=5).fit(people.X, people.y, sensitive_features=people.groups)
-    expected = quick(n_points=5).fit(people.X, people.y, sensitive_features=people.groups)
+    clf = quick(warm_start=True, options=FitOptions(n_points=4)).fit(
+        X, people.y, sensitive_features=people.groups
+    )
+    clf.set_params(options__n_points=5).fit(people.X, people.y, sensitive_features=people.groups)
+    expected = quick(options=FitOptions(n_points=5)).fit(people.X, people.y, sensitive_features=people.groups)
     assert (clf.coef_ == expected.coef_).all()
 
 
 def test_units_of_features_do_not_matter(people):
     """Without a penalty the problem is the same in any units, and so is what is said of it."""
-    settings = {"alpha": 0.0, "max_iter": 15, "surrogate_width": 1.0}
+    settings = {"alpha": 0.0, "max_iter": 15, "options": FitOptions(surrogate_width=1.0)}
     one = quick(**settings).fit(people.X, people.y, sensitive_features=people.groups)
     for units in ([1, 1e-3], [1e-6, 1e4]):
         other = quick(**settings).fit(people.X * units, people.y, sensitive_features=people.groups)
@@ -378,7 +386,7 @@ def test_names_in_a_list_share_the_settings(people):
 
 
 def test_constraints_that_nothing_can_violate_leave_an_ordinary_classifier(people):
-    clf = PartialFairClassifier(enforce="surrogate", max_gap=1.0)
+    clf = PartialFairClassifier(interval=(0, 1), enforce="surrogate", max_gap=1.0)
     clf.fit(people.X, people.y, sensitive_features=people.groups)
     free = PartialFairClassifier(constraint=None).fit(people.X, people.y)
     assert clf.result_.status is Status.CONVERGED
@@ -441,7 +449,9 @@ def test_interrupting_a_fit_keeps_the_best_so_far(people):
 
 def test_a_model_that_ranks_nobody_is_called_that(people):
     X = np.ones((len(people.y), 1))
-    clf = PartialFairClassifier(enforce="surrogate", max_gap=0.3, n_points=3, tol=0.05)
+    clf = PartialFairClassifier(
+        interval=(0, 1), enforce="surrogate", max_gap=0.3, options=FitOptions(n_points=3), tol=0.05
+    )
     with pytest.warns(SurrogateWarning, match="all training scores are equal"):
         clf.fit(X, people.y, sensitive_features=people.groups)
     assert clf.result_.status is Status.CONVERGED
@@ -477,7 +487,7 @@ def test_what_is_in_the_way_is_named(people):
         interval={"f": (0.0, 0.1), "m": (0.5, 0.6)},
         max_gap=0.05,
         enforce="surrogate",
-        n_points=2,
+        options=FitOptions(n_points=2),
         max_iter=30,
     )
     with warnings.catch_warnings(record=True) as caught:
@@ -491,7 +501,12 @@ def test_what_is_in_the_way_is_named(people):
 
 def test_named_solvers_agree_where_they_should(people):
     """Certified points of the same problem; IDCA only goes down from a worse start."""
-    settings = {"enforce": "surrogate", "interval": INTERVAL, "n_points": 3, "alpha": 1e-2}
+    settings = {
+        "enforce": "surrogate",
+        "interval": INTERVAL,
+        "options": FitOptions(n_points=3),
+        "alpha": 1e-2,
+    }
     auto = PartialFairClassifier(**settings).fit(people.X, people.y, sensitive_features=people.groups)
     idca = PartialFairClassifier(**settings, solver="idca", tol=1e-3)
     idca.fit(people.X, people.y, sensitive_features=people.groups)
@@ -502,8 +517,12 @@ def test_named_solvers_agree_where_they_should(people):
 
 
 def test_models_too_wide_for_a_hessian_are_fitted_by_their_last_steps(people, monkeypatch):
-    settings = {"surrogate": "rounded_ramp", "solver": MultiStartSQP(largest_block=1), "max_iter": None}
-    narrow = quick(surrogate="rounded_ramp", max_iter=None).fit(
+    settings = {
+        "options": FitOptions(surrogate="rounded_ramp"),
+        "solver": MultiStartSQP(largest_block=1),
+        "max_iter": None,
+    }
+    narrow = quick(options=FitOptions(surrogate="rounded_ramp"), max_iter=None).fit(
         people.X, people.y, sensitive_features=people.groups
     )
     monkeypatch.setattr("partialfair.optimization.problems.ProblemPoint.expand", None)  # must not be called

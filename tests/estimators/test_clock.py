@@ -8,7 +8,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from partialfair import PartialFairClassifier, PartialFairRegressor
+from partialfair import FitOptions, PartialFairClassifier, PartialFairRegressor
 from partialfair.estimators.parameters import read_deadline
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.optimization.objectives import PartialAUC
@@ -60,13 +60,13 @@ def test_deadlines():
 @pytest.mark.parametrize("kind", [int, float, np.int64, np.float32])
 def test_any_number_is_a_time_limit(kind, monkeypatch):
     monkeypatch.setattr(time, "monotonic", lambda: 100.0)
-    end = read_deadline(PartialFairClassifier(time_limit=kind(6)))
+    end = read_deadline(PartialFairClassifier(interval=(0, 1), time_limit=kind(6)))
     assert type(end) is float
     assert end == 106.0
 
 
 SMALL = {
-    "statistical parity": {"max_gap": 0.0, "n_points": 50},
+    "statistical parity": {"max_gap": 0.0, "options": FitOptions(n_points=50)},
     "group AUC": {"constraint": "group_auc", "max_gap": 0.001},
     "hinge": {"loss": "hinge", "max_gap": 0.001},
     "partial AUC": {"loss": PartialAUC((0.05, 0.3)), "max_gap": 0.001},
@@ -82,7 +82,7 @@ def compiled():
         PartialFairClassifier(interval=(0.1, 0.6), max_iter=3, **options | {"max_gap": 0.3}).fit(
             X, y > 0.5, sensitive_features=groups
         )
-    PartialFairRegressor(max_iter=3).fit(X, y, sensitive_features=groups)
+    PartialFairRegressor(interval=(0, 1), max_iter=3).fit(X, y, sensitive_features=groups)
 
 
 def check_ends_in_time(options, n_rows, limit=0.3):
@@ -109,7 +109,7 @@ def test_a_fit_ends_in_seconds_with_a_model(options):
 
 def check_hardly_any_time(kind, constraint, seconds, size):
     X, y, groups = crowd(*size)
-    model = kind(constraint, time_limit=seconds, tol=1e-12, max_gap=0.001)
+    model = kind(constraint, interval=(0, 1), time_limit=seconds, tol=1e-12, max_gap=0.001)
     assert seconds_of(model, X, y if kind is PartialFairRegressor else y > 0.5, groups) <= 1.02
     enough = constraint is None and seconds > 0.01
     assert enough or model.result_.status is Status.TIME_LIMIT
@@ -154,7 +154,7 @@ def test_time_that_suffices_changes_nothing():
     [
         ((200_000, 200, 2), {"max_gap": 0.01}),
         ((100_000, 20, 4), {"constraint": "group_auc", "max_gap": 0.001}),
-        ((50_000, 20, 20), {"max_gap": 0.0, "n_points": 50}),
+        ((50_000, 20, 20), {"max_gap": 0.0, "options": FitOptions(n_points=50)}),
         ((3000, 3200, 2), {"max_gap": 0.01}),
         ((5000, 2000, 2), {"max_gap": 0.01}),
         ((100_000, 50, 3), {"max_gap": 0.01, "loss": "hinge"}),
@@ -182,7 +182,7 @@ class Careless(Solver):
 @pytest.mark.usefixtures("ticking_clock")
 def test_solvers_that_know_no_clock_are_ended():
     X, y, groups = crowd(500, 5, 2)
-    clf = PartialFairClassifier(solver=Careless(), time_limit=0.2)
+    clf = PartialFairClassifier(interval=(0, 1), solver=Careless(), time_limit=0.2)
     assert seconds_of(clf, X, y > 0.5, groups) <= 1.2
     assert clf.result_.status is Status.TIME_LIMIT
 
@@ -277,7 +277,9 @@ def test_handlers_of_the_application_are_left_alone():
 
     before = signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
     try:
-        clf = PartialFairClassifier(max_gap=0.1, callback=press).fit(X, y > 0.5, sensitive_features=groups)
+        clf = PartialFairClassifier(interval=(0, 1), max_gap=0.1, callback=press).fit(
+            X, y > 0.5, sensitive_features=groups
+        )
     finally:
         signal.signal(signal.SIGINT, before)
     assert pressed

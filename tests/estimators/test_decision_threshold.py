@@ -176,7 +176,7 @@ def test_adjusters_decide_where_their_model_does(rows, response, trees):
     model = PartialFairTrees(BOOSTED, **settings) if trees else PartialFairClassifier(**settings)
     model.set_params(decision_threshold=0.8).fit(X, y, sensitive_features=groups)
     # With a limit of 1 no score moves.
-    adjuster = PartialParityAdjuster(max_gap=1.0, scorer=model, response=response)
+    adjuster = PartialParityAdjuster(interval=(0, 1), max_gap=1.0, scorer=model, response=response)
     adjuster.fit(X, sensitive_features=groups)
     np.testing.assert_array_equal(adjuster.predict(X, groups), model.predict(X))
 
@@ -231,7 +231,7 @@ def test_onnx_labels_are_what_predict_returns(rows):
             {
                 "constraint": [StatisticalParity((0.1, 0.5), 0.2), DemographicParity((0.1, 0.5), 0.2)],
                 "decision_threshold": "tune",
-                "interval": (0.0, 1.0),
+                "interval": None,
                 "max_gap": 0.05,
             },
             "DemographicParity compares groups",
@@ -257,5 +257,7 @@ def test_regressors_make_no_decisions(rows):
 def test_a_scorer_without_a_threshold_decides_at_one_half(rows):
     X, y, groups, _ = rows
     model = LogisticRegression().fit(X, y)
-    adjuster = PartialParityAdjuster(max_gap=1.0, scorer=model).fit(X, sensitive_features=groups)
+    adjuster = PartialParityAdjuster(interval=(0, 1), max_gap=1.0, scorer=model).fit(
+        X, sensitive_features=groups
+    )
     np.testing.assert_array_equal(adjuster.predict(X, groups), model.predict(X))

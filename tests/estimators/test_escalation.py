@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_path
+from partialfair import FitOptions, PartialFairClassifier, PartialFairRegressor, fairness_path
 from partialfair.constraints import DemographicParity, StatisticalParity, join
 from partialfair.data.groups import encode_groups
 from partialfair.exceptions import UninformativeModelWarning
@@ -84,7 +84,7 @@ def test_orders_and_names_do_not_decide():
 
 def test_sizes_of_groups_say_nothing_about_gaps_in_units_of_scores():
     groups = encode_groups(["a", "b"] * 5)
-    stated, all_large = StatisticalParity(max_gap=1e-3), np.ones(2, dtype=bool)
+    stated, all_large = StatisticalParity((0, 1), max_gap=1e-3), np.ones(2, dtype=bool)
     grouped = GroupedConstraint(stated, groups, all_large, {}, 2, np.full(2, 5.0))
     assert not is_reachable(grouped)
     in_scores = replace(METRICS["statistical_parity"], in_scores=True)
@@ -142,7 +142,9 @@ def test_it_follows_any_boundary(settings, monkeypatch):
     monkeypatch.setattr(search, "find_kkt_point", lambda *arguments: None)
     monkeypatch.setattr(search, "is_unfinished", lambda this: True)
     X, y, groups = conflicting_integers(1, n=300)
-    result = quiet_fit(X, y, groups, min_group_size=5, search_steps=10, **settings).result_
+    result = quiet_fit(
+        X, y, groups, min_group_size=5, options=FitOptions(search_steps=10), **settings
+    ).result_
     assert 6 <= len(runs) <= 8  # two more if none is feasible
     assert np.isfinite(result.objective)
 

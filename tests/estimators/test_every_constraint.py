@@ -125,10 +125,10 @@ def test_several_at_once(people):
 def test_what_cannot_work_is_said_before_the_fit(people):
     alone = np.where(people.groups == "f", "passed over", people.y)
     with pytest.raises(InputError, match=r"only group 'm' is large .* 'f' has 0 effective positives"):
-        PartialFairClassifier("equalized_odds", enforce="surrogate").fit(
+        PartialFairClassifier("equalized_odds", interval=(0, 1), enforce="surrogate").fit(
             people.X, alone, sensitive_features=people.groups
         )
     with pytest.raises(InputError, match="no meaning for group AUC"):
-        PartialFairClassifier("group_auc", gap_scale="absolute", enforce="surrogate").fit(
+        PartialFairClassifier("group_auc", interval=(0, 1), gap_scale="absolute", enforce="surrogate").fit(
             people.X, people.y, sensitive_features=people.groups
         )

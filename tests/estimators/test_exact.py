@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from partialfair import PartialFairClassifier, PartialFairRegressor, choose_interval
+from partialfair import FitOptions, PartialFairClassifier, PartialFairRegressor, choose_interval
 from partialfair.constraints import (
     DemographicParity,
     EqualizedOdds,
@@ -190,7 +190,10 @@ def test_where_the_promise_is_broken_is_named(people):
 def test_limits_hold_for_all_solves_together(people):
     steps = []
     clf = PartialFairClassifier(
-        interval=(0.2, 0.7), max_gap=0.02, search_steps=0, callback=lambda record: steps.append(record.step)
+        interval=(0.2, 0.7),
+        max_gap=0.02,
+        options=FitOptions(search_steps=0),
+        callback=lambda record: steps.append(record.step),
     )
     quiet_fit(clf, people)
     assert steps == sorted(steps)
@@ -198,7 +201,10 @@ def test_limits_hold_for_all_solves_together(people):
         column = [getattr(record, name) for record in clf.result_.history]
         assert column == sorted(column)
     stopped = PartialFairClassifier(
-        interval=(0.2, 0.7), max_gap=0.02, search_steps=0, callback=lambda record: record.step == 3
+        interval=(0.2, 0.7),
+        max_gap=0.02,
+        options=FitOptions(search_steps=0),
+        callback=lambda record: record.step == 3,
     )
     assert quiet_fit(stopped, people).result_.status is Status.STOPPED
 

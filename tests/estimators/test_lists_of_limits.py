@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from partialfair import PartialFairClassifier
+from partialfair import FitOptions, PartialFairClassifier
 from partialfair.constraints import (
     DemographicParity,
     EqualizedOdds,
@@ -49,7 +49,7 @@ def test_any_list_of_limits_can_be_fitted():
     rng = np.random.default_rng(8)
     for _ in range(8):
         constraints = draw_list(rng)
-        model = PartialFairClassifier(constraints, min_group_size=1, search_steps=10)
+        model = PartialFairClassifier(constraints, min_group_size=1, options=FitOptions(search_steps=10))
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")

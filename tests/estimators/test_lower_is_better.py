@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from partialfair import PartialFairClassifier, PartialFairRegressor
+from partialfair import FitOptions, PartialFairClassifier, PartialFairRegressor
 from partialfair.constraints import DemographicParity
 from partialfair.exceptions import IdleThresholdWarning
 from partialfair.metrics import partial_demographic_parity_difference, partial_statistical_parity_difference
@@ -19,7 +19,13 @@ INTERVAL = (0.1, 0.6)
 
 def fitted(people, y, **options):
     # A tenth of the usual search: a mirrored one is as long as the other.
-    settings = {"interval": INTERVAL, "max_gap": 0.2, "tol": 1e-3, "random_state": 0, "search_steps": 10}
+    settings = {
+        "interval": INTERVAL,
+        "max_gap": 0.2,
+        "tol": 1e-3,
+        "random_state": 0,
+        "options": FitOptions(search_steps=10),
+    }
     settings |= options
     return PartialFairClassifier(**settings).fit(people.X, y, sensitive_features=people.groups)
 
@@ -29,7 +35,7 @@ def fitted(people, y, **options):
 def test_it_is_the_negated_model_of_the_other_class(people, loss):
     positive = people.y == "passed over"
     # Pairs are summed up in another order, and hundreds of random steps magnify the rounding.
-    options = {"loss": loss, "search_steps": 0 if isinstance(loss, AUC) else 10}
+    options = {"loss": loss, "options": FitOptions(search_steps=0 if isinstance(loss, AUC) else 10)}
     low = fitted(people, positive, higher_is_better=False, **options)
     high = fitted(people, ~positive, **options)
     assert low.coef_ == pytest.approx(-high.coef_, rel=1e-4)
@@ -115,9 +121,11 @@ def test_partial_auc_is_that_of_the_scores_as_they_are(people):
 
 def test_regressors_too(people):
     y = 1000 * people.X.sum(axis=1)
-    low = PartialFairRegressor(interval=INTERVAL, max_gap=0.2, search_steps=10, higher_is_better=False)
+    low = PartialFairRegressor(
+        interval=INTERVAL, max_gap=0.2, options=FitOptions(search_steps=10), higher_is_better=False
+    )
     low.fit(people.X, y, sensitive_features=people.groups)
-    high = PartialFairRegressor(interval=INTERVAL, max_gap=0.2, search_steps=10)
+    high = PartialFairRegressor(interval=INTERVAL, max_gap=0.2, options=FitOptions(search_steps=10))
     high.fit(people.X, -y, sensitive_features=people.groups)
     assert low.coef_ == pytest.approx(-high.coef_, rel=1e-6)
     assert low.result_.gap == pytest.approx(

@@ -14,7 +14,7 @@ import pytest
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
-from partialfair import PartialFairClassifier
+from partialfair import FitOptions, PartialFairClassifier
 from partialfair.constraints import EqualOpportunity, StatisticalParity
 from partialfair.data.categoricals import CategoricalCodes
 from partialfair.optimization.problems import InMemoryData
@@ -52,7 +52,7 @@ def weighted_with_two_constraints(rng):
 
 def twenty_groups_with_interactions(rng):
     X = rng.normal(size=(20_001, 6))
-    settings = {"group_terms": "interactions", "max_gap": 0.1, "search_steps": 20}
+    settings = {"group_terms": "interactions", "max_gap": 0.1, "options": FitOptions(search_steps=20)}
     return X, rng.choice([f"g{k:02d}" for k in range(20)], len(X)), settings, {}
 
 
@@ -73,7 +73,7 @@ def digest(problem):
     features = features.toarray() if sparse.issparse(features) else features
     scores = features.sum(axis=1) / features.std() + 0.7 * (groups == np.unique(groups)[0])
     y = scores + 1.5 * rng.normal(size=len(groups)) > np.median(scores)
-    settings = {"interval": (0.1, 0.6), "max_gap": 0.05, "search_steps": 40, **settings}
+    settings = {"interval": (0.1, 0.6), "max_gap": 0.05, "options": FitOptions(search_steps=40), **settings}
     if "constraint" in settings:
         settings = {name: settings[name] for name in settings if name not in ("interval", "max_gap")}
     shards = []

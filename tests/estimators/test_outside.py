@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_path
+from partialfair import FitOptions, PartialFairClassifier, PartialFairRegressor, fairness_path
 from partialfair.constraints import DemographicParity, StatisticalParity
 from partialfair.data.intervals import as_interval_set
 from partialfair.exceptions import InputError
@@ -70,7 +70,7 @@ def check(model, X, y, groups, pieces, *, sign=1.0, **settings):
 
 def test_the_gap_moves_without_limits_and_not_with_them(rows):
     X, y, groups = rows
-    settings = {"interval": INTERVAL, "max_gap": 0.1, "search_steps": 30}
+    settings = {"interval": INTERVAL, "max_gap": 0.1, "options": FitOptions(search_steps=30)}
     free = PartialFairClassifier(**settings).fit(X, y, sensitive_features=groups)
     assert free.result_.outside == free.result_.outside_gaps == ()
     model = PartialFairClassifier(**settings, outside="no_worse").fit(X, y, sensitive_features=groups)
@@ -98,7 +98,9 @@ def test_the_gap_moves_without_limits_and_not_with_them(rows):
 )
 def test_pieces_are_clipped_and_those_of_the_complement_for_unions(rows, interval, pieces):
     X, y, groups = rows
-    model = PartialFairClassifier(interval=interval, max_gap=0.15, outside="no_worse", search_steps=20)
+    model = PartialFairClassifier(
+        interval=interval, max_gap=0.15, outside="no_worse", options=FitOptions(search_steps=20)
+    )
     model.fit(X, y, sensitive_features=groups)
     pieces = [pytest.approx(piece) for piece in pieces]
     assert [constraint.interval for constraint in model.result_.outside] == pieces
@@ -128,7 +130,7 @@ def test_pieces_touch_the_interval_and_nothing_else(ends):
 
 def test_absolute_gaps_and_low_scores_that_are_good(rows):
     X, y, groups = rows
-    settings = {"interval": INTERVAL, "outside": "no_worse", "search_steps": 30}
+    settings = {"interval": INTERVAL, "outside": "no_worse", "options": FitOptions(search_steps=30)}
     absolute = PartialFairClassifier(gap_scale="absolute", max_gap=0.03, **settings)
     absolute.fit(X, y, sensitive_features=groups)
     check(absolute, X, y, groups, [ABOVE, BELOW], gap_scale="absolute")
@@ -140,7 +142,7 @@ def test_absolute_gaps_and_low_scores_that_are_good(rows):
 def test_weights_count_in_limits_and_gaps(rows):
     X, y, groups = rows
     weights = np.random.default_rng(1).integers(0, 3, y.size)  # rows of weight 0 are absent
-    settings = {"interval": INTERVAL, "max_gap": 0.15, "search_steps": 20}
+    settings = {"interval": INTERVAL, "max_gap": 0.15, "options": FitOptions(search_steps=20)}
     data = {"sensitive_features": groups, "sample_weight": weights}
     model = PartialFairClassifier(**settings, outside="no_worse").fit(X, y, **data)
     without = PartialFairClassifier(constraint=None).fit(X, y, **data)
@@ -158,7 +160,9 @@ def test_weights_count_in_limits_and_gaps(rows):
 def test_a_regressor(rows):
     X, _, groups = rows
     y = 30 * (X @ [1.0, 1.0, 0.5, 0.0]) + 7
-    model = PartialFairRegressor(interval=INTERVAL, max_gap=0.15, outside="no_worse", search_steps=30)
+    model = PartialFairRegressor(
+        interval=INTERVAL, max_gap=0.15, outside="no_worse", options=FitOptions(search_steps=30)
+    )
     check(model.fit(X, y, sensitive_features=groups), X, y, groups, [ABOVE, BELOW])
 
 
@@ -180,7 +184,7 @@ def test_trees_count_from_the_model_without_a_constraint_and_the_same_alpha(rows
 
 def test_every_model_of_a_path(rows):
     X, y, groups = rows
-    model = PartialFairClassifier(interval=INTERVAL, outside="no_worse", search_steps=20)
+    model = PartialFairClassifier(interval=INTERVAL, outside="no_worse", options=FitOptions(search_steps=20))
     path = fairness_path(
         model, X, y, sensitive_features=groups, max_gaps=[0.1, 0.25], validation=(X, y, groups)
     )
@@ -194,7 +198,9 @@ def test_every_model_of_a_path(rows):
 @pytest.mark.filterwarnings("ignore::partialfair.exceptions.OverfittedGapWarning")
 def test_a_violation_outside_is_one(rows):
     X, y, groups = rows
-    model = PartialFairClassifier(interval=INTERVAL, max_gap=0.1, outside="no_worse", search_steps=0)
+    model = PartialFairClassifier(
+        interval=INTERVAL, max_gap=0.1, outside="no_worse", options=FitOptions(search_steps=0)
+    )
     result = model.fit(X, y, sensitive_features=groups).result_
     above, below = result.outside_gaps
     larger = replace(below, value=result.outside[1].max_gap + 1e-6)
@@ -204,7 +210,7 @@ def test_a_violation_outside_is_one(rows):
     assert not violated.satisfied
     assert not violated.satisfied_outside
     # A fit that may not search long enough says so, too: its status never contradicts the exact gaps.
-    model.set_params(max_gap=0.0, max_iter=1, n_starts=1).fit(X, y, sensitive_features=groups)
+    model.set_params(max_gap=0.0, max_iter=1, options__n_starts=1).fit(X, y, sensitive_features=groups)
     result = model.result_
     exceeded = [
         gap.value > limit.max_gap + SLACK
@@ -215,7 +221,9 @@ def test_a_violation_outside_is_one(rows):
 
 def test_the_model_without_a_constraint_satisfies_all_limits_outside(rows):
     X, y, groups = rows
-    model = PartialFairClassifier(interval=INTERVAL, max_gap=0.9, outside="no_worse", search_steps=0)
+    model = PartialFairClassifier(
+        interval=INTERVAL, max_gap=0.9, outside="no_worse", options=FitOptions(search_steps=0)
+    )
     result = model.fit(X, y, sensitive_features=groups).result_
     check(model, X, y, groups, [ABOVE, BELOW])
     for gap, limit in zip(result.outside_gaps, result.outside, strict=True):
@@ -228,7 +236,9 @@ def test_a_gap_of_one_sets_no_limit():
     groups = np.repeat(["a", "b"], 100)
     X = np.column_stack([(groups == "a") * 10.0 + rng.normal(size=200), rng.normal(size=200)])
     y = (groups == "a") ^ (rng.random(200) < 0.05)
-    model = PartialFairClassifier(interval=INTERVAL, max_gap=0.9, outside="no_worse", search_steps=0)
+    model = PartialFairClassifier(
+        interval=INTERVAL, max_gap=0.9, outside="no_worse", options=FitOptions(search_steps=0)
+    )
     model.fit(X, y, sensitive_features=groups)
     assert model.result_.outside == ()
 
@@ -237,7 +247,11 @@ def test_groups_too_small_for_a_piece_are_left_out_of_it():
     X, y, groups = draw(600, seed=3)
     groups = np.where(np.arange(600) < 12, "few", groups)
     model = PartialFairClassifier(
-        interval=(0.1, 0.7), max_gap=0.6, min_group_size=4, outside="no_worse", search_steps=0
+        interval=(0.1, 0.7),
+        max_gap=0.6,
+        min_group_size=4,
+        outside="no_worse",
+        options=FitOptions(search_steps=0),
     ).fit(X, y, sensitive_features=groups)
     (above, below), scores = model.result_.outside_gaps, model.decision_function(X)
     # 12 members: 7 in the interval and 3.6 below it, 1.2 above it.
@@ -248,7 +262,9 @@ def test_groups_too_small_for_a_piece_are_left_out_of_it():
 
 def test_files_hold_the_limits(rows, tmp_path):
     X, y, groups = rows
-    model = PartialFairClassifier(interval=INTERVAL, max_gap=0.15, outside="no_worse", search_steps=0)
+    model = PartialFairClassifier(
+        interval=INTERVAL, max_gap=0.15, outside="no_worse", options=FitOptions(search_steps=0)
+    )
     model.fit(X, y, sensitive_features=groups)
     save_model(model, tmp_path / "model.skops")
     loaded = load_model(tmp_path / "model.skops")
@@ -265,8 +281,8 @@ def test_files_hold_the_limits(rows, tmp_path):
         ({"enforce": "surrogate"}, "needs enforce='exact', not 'surrogate'"),
         ({"enforce": "population"}, "needs enforce='exact', not 'population'"),
         ({"constraint": None}, "not of no constraint"),
-        ({"constraint": "demographic_parity"}, "not of DemographicParity"),
-        ({"constraint": "group_auc"}, "not of GroupAUC"),
+        ({"constraint": "demographic_parity", "interval": INTERVAL}, "not of DemographicParity"),
+        ({"constraint": "group_auc", "interval": INTERVAL}, "not of GroupAUC"),
         (
             {"constraint": [StatisticalParity((0.1, 0.3)), DemographicParity((0.1, 0.3))]},
             "not of StatisticalParity and DemographicParity",
@@ -284,6 +300,6 @@ def test_what_has_no_meaning_is_refused(rows, settings, sentence):
 
 def test_a_path_refuses_before_it_fits(rows):
     X, y, groups = rows
-    model = PartialFairClassifier("group_auc", outside="no_worse")
+    model = PartialFairClassifier("group_auc", interval=(0, 1), outside="no_worse")
     with pytest.raises(InputError, match="not of GroupAUC"):
         fairness_path(model, X, y, sensitive_features=groups, max_gaps=[0.1])

@@ -10,7 +10,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_path, load_model, save_model
+from partialfair import (
+    FitOptions,
+    PartialFairClassifier,
+    PartialFairRegressor,
+    fairness_path,
+    load_model,
+    save_model,
+)
 from partialfair.constraints import DemographicParity, StatisticalParity
 from partialfair.data.groups import encode_groups
 from partialfair.data.samples import Samples
@@ -21,7 +28,13 @@ from partialfair.optimization.solvers import Status
 from partialfair_paper.quadratic import QuadraticGroupAUC
 
 INTERVAL = (0.1, 0.8)
-QUICK = {"interval": INTERVAL, "max_gap": 0.5, "enforce": "population", "search_steps": 0, "tol": 1e-2}
+QUICK = {
+    "interval": INTERVAL,
+    "max_gap": 0.5,
+    "enforce": "population",
+    "options": FitOptions(search_steps=0),
+    "tol": 1e-2,
+}
 
 
 def drawn(n, seed=0):
@@ -284,7 +297,7 @@ def test_time_and_callbacks_end_all_fits(people):
             {"constraint": ["statistical_parity", "demographic_parity"]},
             "enforce='population' takes one constraint, not 2",
         ),
-        ({"constraint": QuadraticGroupAUC(1.0), "interval": (0.0, 1.0), "max_gap": 0.05}, "bounds no exact"),
+        ({"constraint": QuadraticGroupAUC(1.0), "interval": None, "max_gap": 0.05}, "bounds no exact"),
     ],
 )
 def test_bad_settings(people, settings, message):
@@ -324,7 +337,9 @@ def test_paths_hold_rows_out_themselves(people):
 def test_constraint_objects(people, few_models):
     X, y, groups = people
     for stated in (StatisticalParity(INTERVAL, 0.5), DemographicParity((0.0, 1.0), 0.3)):
-        clf = PartialFairClassifier(stated, enforce="population", search_steps=0, tol=1e-2)
+        clf = PartialFairClassifier(
+            stated, enforce="population", options=FitOptions(search_steps=0), tol=1e-2
+        )
         clf.fit(X, y, sensitive_features=groups)
         assert clf.result_.population.max_gap == stated.max_gap
         assert clf.result_.constraints == (stated,)

@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 
-from partialfair import PartialFairRegressor
+from partialfair import FitOptions, PartialFairRegressor
 from partialfair.constraints import DemographicParity, StatisticalParity
 from partialfair.exceptions import InputError, SurrogateWarning
 from partialfair.metrics import partial_demographic_parity_difference, partial_statistical_parity_difference
@@ -52,7 +52,7 @@ def test_statistical_parity(wages):
 def test_demographic_parity_at_a_prediction(wages):
     X, y, groups = wages
     fair = PartialFairRegressor(
-        "demographic_parity", constraint_threshold=2.5, max_gap=0.05, enforce="surrogate"
+        "demographic_parity", interval=(0, 1), constraint_threshold=2.5, max_gap=0.05, enforce="surrogate"
     ).fit(X, y, sensitive_features=groups)
     assert fair.result_.status is Status.CONVERGED
     gap = partial_demographic_parity_difference(
@@ -60,7 +60,7 @@ def test_demographic_parity_at_a_prediction(wages):
     )
     assert gap == pytest.approx(fair.result_.gap)
     assert gap < 0.12
-    same = PartialFairRegressor(DemographicParity(max_gap=0.05, threshold=2.5), enforce="surrogate")
+    same = PartialFairRegressor(DemographicParity((0, 1), max_gap=0.05, threshold=2.5), enforce="surrogate")
     assert same.fit(X, y, sensitive_features=groups).coef_ == pytest.approx(fair.coef_)
 
 
@@ -69,7 +69,12 @@ def test_group_terms_and_searches(wages):
     frame = np.column_stack([X, groups == "m"])
     search = GridSearchCV(
         PartialFairRegressor(
-            enforce="surrogate", max_gap=0.2, n_points=3, sensitive_columns=-1, group_terms="intercept"
+            interval=(0, 1),
+            enforce="surrogate",
+            max_gap=0.2,
+            options=FitOptions(n_points=3),
+            sensitive_columns=-1,
+            group_terms="intercept",
         ),
         {"alpha": [1e-3, 1.0]},
         cv=2,
@@ -88,6 +93,8 @@ def test_group_terms_and_searches(wages):
             {"constraint": StatisticalParity(), "constraint_threshold": 1.0},
             r"constraint_threshold must not be",
         ),
+        ({"constraint": StatisticalParity(), "interval": "auto"}, r"interval='auto' needs a rate"),
+        ({"interval": None}, r"interval is missing: .*\(0, 1\)"),
         ({"interval": "auto"}, r"interval='auto' needs a rate .* choose_interval\(.*, positive_rate="),
         (
             {"constraint": "demographic_parity", "constraint_threshold": 2.0, "interval": "auto"},
@@ -100,7 +107,7 @@ def test_group_terms_and_searches(wages):
 def test_bad_settings(wages, settings, match):
     X, y, groups = wages
     with pytest.raises(InputError, match=match) as caught:
-        PartialFairRegressor(**{"enforce": "surrogate", **settings}).fit(X, y, sensitive_features=groups)
+        PartialFairRegressor(**{"interval": (0, 1), **settings}).fit(X, y, sensitive_features=groups)
     assert "\n" not in str(caught.value)
 
 
@@ -123,12 +130,14 @@ def test_units_of_y_change_nothing_but_units(wages, unit):
     settings = {"max_gap": 0.1, "enforce": "surrogate", "interval": (0.1, 0.6)}
     for kind, own in [
         ("statistical_parity", {}),
-        ("demographic_parity", {"constraint_threshold": 2.5, "surrogate_width": 0.5}),
+        ("demographic_parity", {"constraint_threshold": 2.5, "options__surrogate_width": 0.5}),
     ]:
-        plain = PartialFairRegressor(kind, **settings, **own).fit(X, y, sensitive_features=groups)
+        plain = PartialFairRegressor(kind, **settings).set_params(**own)
+        plain.fit(X, y, sensitive_features=groups)
         own = {name: unit * value for name, value in own.items()}
         lines, steps = [], []
-        scaled = PartialFairRegressor(kind, **settings, **own, callback=lines.append, warm_start=True)
+        scaled = PartialFairRegressor(kind, **settings, callback=lines.append, warm_start=True)
+        scaled.set_params(**own)
         for _ in range(2):  # the second time from the first solution
             scaled.fit(X, unit * y, sensitive_features=groups)
             assert scaled.result_.status is Status.CONVERGED

@@ -9,7 +9,7 @@ from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from partialfair import PartialFairClassifier
+from partialfair import FitOptions, PartialFairClassifier
 from partialfair.estimators import population
 from partialfair.metrics import partial_statistical_parity_difference
 
@@ -22,7 +22,13 @@ INTERVAL = (0.1, 0.6)
 
 def quick(**settings):
     return PartialFairClassifier(
-        **{"enforce": "surrogate", "interval": INTERVAL, "n_points": 3, "max_iter": 60, **settings}
+        **{
+            "enforce": "surrogate",
+            "interval": INTERVAL,
+            "options": FitOptions(n_points=3),
+            "max_iter": 60,
+            **settings,
+        }
     )
 
 

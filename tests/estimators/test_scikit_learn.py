@@ -6,7 +6,7 @@ import sklearn
 from scipy import sparse
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from partialfair import PartialFairClassifier, PartialFairRegressor
+from partialfair import FitOptions, PartialFairClassifier, PartialFairRegressor
 
 
 class GroupsFromFeatures:
@@ -36,7 +36,8 @@ def two_groups(X):
     return groups
 
 
-CONSTRAINED = {"enforce": "surrogate", "max_gap": 0.2, "n_points": 3, "max_iter": 4}
+CONSTRAINED = {"interval": (0, 1), "enforce": "surrogate", "max_gap": 0.2, "max_iter": 4}
+CONSTRAINED |= {"options": FitOptions(n_points=3)}
 
 
 def upstream(_):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from partialfair import PartialFairClassifier, fairness_path
+from partialfair import FitOptions, PartialFairClassifier, fairness_path
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.optimization.solvers import GOOD, Status, multistart
 
@@ -99,7 +99,9 @@ def test_where_the_unconstrained_model_is_fair_it_is_the_answer():
 
 def test_more_steps_are_never_worse_and_the_same_steps_the_same():
     X, y, groups = crowd(6, n=300, d=3)
-    none, some, again = (fitted(X, y, groups, search_steps=steps) for steps in (0, 60, 60))
+    none, some, again = (
+        fitted(X, y, groups, options=FitOptions(search_steps=steps)) for steps in (0, 60, 60)
+    )
     assert some.result_.objective <= none.result_.objective
     assert (some.coef_ == again.coef_).all()
     assert not any(line.how == "random steps" for line in none.result_.search)
@@ -110,7 +112,9 @@ def test_corrections_go_rank_by_rank_where_that_is_asked_for():
     X, y, groups = crowd(8, n=3000, d=6)
     ways = {}
     for halvings in (0, 3):
-        result = fitted(X, y, groups, max_gap=0.1, surrogate_halvings=halvings, search_steps=0).result_
+        result = fitted(
+            X, y, groups, max_gap=0.1, options=FitOptions(surrogate_halvings=halvings, search_steps=0)
+        ).result_
         assert result.satisfied
         ways[halvings] = [line.how for line in result.search if line.how.startswith("correction")]
     assert ways[0][0] == "correction 1"
@@ -165,7 +169,7 @@ def test_a_warm_fit_goes_on_from_the_last_model_and_takes_fewer_passes():
 
 def test_a_warm_fit_that_allows_nothing_hands_on_numbers():
     X, y, groups = crowd(3, n=200, d=3)
-    warm = fitted(X, y, groups, max_gap=0.0, warm_start=True, search_steps=5)
+    warm = fitted(X, y, groups, max_gap=0.0, warm_start=True, options=FitOptions(search_steps=5))
     assert np.isfinite(getattr(warm, "_surrogate_bias", np.zeros(1))).all()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

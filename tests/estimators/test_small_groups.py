@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from partialfair import PartialFairClassifier, choose_interval
+from partialfair import FitOptions, PartialFairClassifier, choose_interval
 from partialfair.constraints import EqualizedOdds, EqualOpportunity, StatisticalParity
 from partialfair.constraints.base import effective_sizes
 from partialfair.data.groups import encode_groups
@@ -13,7 +13,7 @@ from partialfair.exceptions import InputError, OverfittedGapWarning, SmallGroupW
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.theory import required_size
 
-LOOSE = {"enforce": "surrogate", "max_gap": 0.3, "n_points": 3, "tol": 1e-2}
+LOOSE = {"enforce": "surrogate", "max_gap": 0.3, "options": FitOptions(n_points=3), "tol": 1e-2}
 
 
 def with_few(people, n_few, label="few"):
@@ -78,7 +78,7 @@ def test_a_group_may_be_small_for_one_constraint_only(people):
     with pytest.warns(SmallGroupWarning, match=r"^group 'x' has 1 effective positives .* of EqualOpp"):
         clf.fit(people.X, people.y, sensitive_features=groups)
     assert clf.result_.small_groups == ("x",)
-    members = EqualizedOdds().effective_members(encode_groups(groups), np.ones(300), positive)
+    members = EqualizedOdds((0, 1)).effective_members(encode_groups(groups), np.ones(300), positive)
     assert members[-1] == pytest.approx(1)
 
 
@@ -109,7 +109,7 @@ def test_weights_make_groups_small(people):
     weights = np.where(people.groups == "f", 1e-6, 1.0)
     weights[np.flatnonzero(people.groups == "f")[0]] = 1.0
     with pytest.raises(InputError, match="only group 'm' is large enough"):
-        PartialFairClassifier(**LOOSE).fit(
+        PartialFairClassifier(interval=(0, 1), **LOOSE).fit(
             people.X, people.y, sensitive_features=people.groups, sample_weight=weights
         )
 

@@ -95,7 +95,7 @@ def test_fits_at_once():
 
     def fit(_):
         barrier.wait(PATIENCE)
-        return PartialFairClassifier(max_gap=0.3).fit(X, y, sensitive_features=groups).coef_
+        return PartialFairClassifier(interval=(0, 1), max_gap=0.3).fit(X, y, sensitive_features=groups).coef_
 
     with ThreadPoolExecutor(4) as pool:
         first, *others = pool.map(fit, range(4))

@@ -286,12 +286,12 @@ _FITS: dict[str, tuple[Any, ...]] = {
     "enforce": ("exact", "surrogate", "surrogate", "population"),
     "confidence": (0.5, 0.9),
     "validation": (0.3, 0.5),
-    "n_points": (2, 5),
+    "options__n_points": (2, 5),
     "constraint_threshold": (0.0, 0.5),
     "alpha": (0.0, 1e-4, 1.0),
     "min_group_size": (1, 2, 10),
-    "surrogate_width": ("auto", 0.1),
-    "allow_ties": (False, True),
+    "options__surrogate_width": ("auto", 0.1),
+    "options__allow_ties": (False, True),
     "warm_start": (False, True),
     "random_state": (0, 1, None),
     "verbose": (0,),
@@ -301,7 +301,13 @@ _LINEAR_FITS = _FITS | {
     "fit_intercept": (True, False),
     "sensitive_columns": (None, None, None, 0, [0, 1], "income", [-1]),
 }
-_QUICK = {"time_limit": 0.5, "search_steps": 3, "n_starts": 1, "max_iter": 10, "n_points": 3}
+_QUICK = {
+    "time_limit": 0.5,
+    "max_iter": 10,
+    "options__search_steps": 3,
+    "options__n_starts": 1,
+    "options__n_points": 3,
+}
 
 
 def _constraint(draw: Draw, *, labels: bool) -> dict[str, Any]:
@@ -356,13 +362,13 @@ def _fit(draw: Draw, estimator: Any, target: str) -> Any:
 def _settings(draw: Draw, options: dict[str, tuple[Any, ...]], *, labels: bool) -> dict[str, Any]:
     """Return the constraint and other settings; objects have an interval and a limit of their own."""
     constraint = _constraint(draw, labels=labels)
-    drawn = draw.options(options, often=0.12)
+    settings = _QUICK | constraint | draw.options(options, often=0.12)
     if isinstance(constraint["constraint"], list):
-        drawn = {name: value for name, value in drawn.items() if name not in _OF_OBJECTS}
-    return _QUICK | constraint | drawn
+        settings = {name: value for name, value in settings.items() if name not in _OF_OBJECTS}
+    return settings
 
 
-_OF_OBJECTS = ("max_gap", "gap_scale", "constraint_threshold", "enforce")
+_OF_OBJECTS = ("max_gap", "gap_scale", "constraint_threshold", "enforce", "options__n_points")
 
 
 def _classifier(draw: Draw) -> Any:
@@ -372,19 +378,22 @@ def _classifier(draw: Draw) -> Any:
         "class_weight": (None, "balanced", {0: 1.0, 1: 2.0}, {"0": 1}),
     }
     settings = _settings(draw, options, labels=True)
-    return _fit(draw, PartialFairClassifier(**settings), "label")
+    return _fit(draw, PartialFairClassifier().set_params(**settings), "label")
 
 
 def _regressor(draw: Draw) -> Any:
     """A linear regressor, whose target may be at the ends of the floats."""
-    return _fit(draw, PartialFairRegressor(**_settings(draw, _LINEAR_FITS, labels=False)), "score")
+    return _fit(
+        draw, PartialFairRegressor().set_params(**_settings(draw, _LINEAR_FITS, labels=False)), "score"
+    )
 
 
 def _trees(draw: Draw) -> Any:
     """Trees."""
     kind = draw.rng.choice(["histograms", "forest", "numbers", "LightGBM", "XGBoost"])
     options = _FITS | {"alpha": ("auto", 1e-2, 0.0), "early_stopping": (None, 0.15, 0.5)}
-    estimator = PartialFairTrees(_tree_model(kind), **_settings(draw, options, labels=kind != "numbers"))
+    estimator = PartialFairTrees(_tree_model(kind))
+    estimator.set_params(**_settings(draw, options, labels=kind != "numbers"))
     return _fit(draw, estimator, "score" if kind == "numbers" else "label")
 
 
@@ -404,7 +413,7 @@ def _tree_model(kind: str) -> Any:
 
 def _path(draw: Draw) -> Any:
     """A path of models."""
-    estimator = PartialFairClassifier(interval=draw.interval(), **_QUICK)
+    estimator = PartialFairClassifier(interval=draw.interval()).set_params(**_QUICK)
     options = {
         "max_gaps": ([0.1, 0.3], [0.2], (0.0, 1.0), np.array([0.2, 0.4])),
         "alphas": (None, [1e-4], [1e-3, 1e-2]),

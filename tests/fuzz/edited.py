@@ -123,7 +123,9 @@ def _histograms(**settings: Any) -> Any:
 
 def _adjuster(scorer: Any) -> Any:
     X, _, groups = _rows()
-    return PartialParityAdjuster(max_gap=0.5, scorer=scorer).fit(X, sensitive_features=groups)
+    return PartialParityAdjuster(interval=(0, 1), max_gap=0.5, scorer=scorer).fit(
+        X, sensitive_features=groups
+    )
 
 
 def _fitted(model: Any, n_classes: int = 2) -> Any:

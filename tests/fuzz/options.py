@@ -246,6 +246,9 @@ def arguments(rng: Random, command: str, files: Sequence[str], table: Table) -> 
             more = _seldom(Draw(Random(f"{seed} {option}"), table, bad), option, values)
             as_json = as_json or more == ["--json"]
             words += more
+    # Without an interval nothing is trained.
+    if command in ("train", "path") and "--interval" not in words and Random(f"{seed} all").random() >= bad:
+        words += ["--interval", "0", "1"]
     if rng.random() < bad and command != "predict":
         words += ["--group", rng.choice(["city", "city", "hired", "nobody"])]
     if rng.random() < bad / 2:

@@ -298,7 +298,7 @@ def _commands() -> list[tuple[str, ...]]:
         ("audit", "data.parquet", *scored, "--json"),
         ("compare", "data.csv", "other.csv", *judged, "--id", "person", "--out", "compare"),
         ("train", "data.csv", *trained, *band, "--max-gap", "0.3", "--out", "train"),
-        ("train", "data.csv", *trained, "--enforce", "surrogate", "--group-terms", "intercept"),
+        ("train", "data.csv", *trained, *band, "--enforce", "surrogate", "--group-terms", "intercept"),
         ("train", "data.csv", *trained, *band, *too_much, "--time-limit", "1", "--out", "unkept"),
         ("path", "data.csv", *trained, *band, "--max-gaps", "0.2,0.4", "--best", "0.9", "--out", "path"),
         ("predict", "train/model.skops", "data.csv"),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from partialfair import PartialFairClassifier
+from partialfair import FitOptions, PartialFairClassifier
 from partialfair.constraints import DemographicParity, join
 from partialfair.constraints.surrogates import Ramp
 from partialfair.data.groups import encode_groups
@@ -86,7 +86,11 @@ def test_descent_comes_near_the_best_trade_of_loss_and_gap():
     """Over all gaps t, the lowest of ``price · t`` and the loss with a gap of t, by the engine."""
     X, y, codes = people(4)
     price, interval = 1.0, (0.2, 0.7)
-    options = {"enforce": "surrogate", "surrogate": "ramp", "surrogate_width": 1.0, "alpha": 1e-3}
+    options = {
+        "enforce": "surrogate",
+        "options": FitOptions(surrogate="ramp", surrogate_width=1.0),
+        "alpha": 1e-3,
+    }
     lowest = np.inf
     for gap in np.geomspace(0.3, 1e-3, 10):
         band = RankBand(interval, gap, "absolute")

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from partialfair import PartialFairClassifier
+from partialfair import FitOptions, PartialFairClassifier
 from partialfair.constraints import DemographicParity, EqualOpportunity, StatisticalParity
 from partialfair.datasets import fetch_law_school, make_admissions
 from partialfair.exceptions import InputError
@@ -102,7 +102,10 @@ def test_a_linear_model_comes_to_the_optimum_of_the_engine(method):
     X, y, groups = made(400)
     constraint = DemographicParity((0.0, 1.0), 0.1)
     engine = PartialFairClassifier(
-        constraint, alpha=1e-3, enforce="surrogate", surrogate="sigmoid", surrogate_width=1.0
+        constraint,
+        alpha=1e-3,
+        enforce="surrogate",
+        options=FitOptions(surrogate="sigmoid", surrogate_width=1.0),
     ).fit(X.numpy(), y.numpy(), sensitive_features=groups)
     net = nn.Linear(2, 1).double()
     fair = PartialFairness(
@@ -159,7 +162,7 @@ def test_a_network_is_as_good_as_the_linear_model_on_law_school(data_dir):
             alpha=1e-4,
             group_terms="interactions",
             enforce="surrogate",
-            surrogate="rounded_ramp",
+            options=FitOptions(surrogate="rounded_ramp"),
         ).fit(X[split.train], y[split.train], sensitive_features=groups[split.train])
         return judged(linear.decision_function(X[split.test], groups[split.test]), split.test)
 

@@ -51,7 +51,7 @@ def measure(**given):
 
 def classify(**given):
     given = {"X": X, "y": Y, "sensitive_features": GROUPS, **given}
-    return PartialFairClassifier(max_gap=1.0).fit(**given)
+    return PartialFairClassifier(interval=(0, 1), max_gap=1.0).fit(**given)
 
 
 def regress(**given):
@@ -66,11 +66,13 @@ def grow(**given):
 
 def follow(**given):
     given = {"X": X, "y": Y, "sensitive_features": GROUPS, "max_gaps": [0.5], **given}
-    return fairness_path(PartialFairClassifier(max_iter=3), **given)
+    return fairness_path(PartialFairClassifier(interval=(0, 1), max_iter=3), **given)
 
 
 def adjust(scores=SCORES, **given):
-    return PartialParityAdjuster(max_gap=0.5).fit(scores, **{"sensitive_features": GROUPS, **given})
+    return PartialParityAdjuster(interval=(0, 1), max_gap=0.5).fit(
+        scores, **{"sensitive_features": GROUPS, **given}
+    )
 
 
 def near(scores=SCORES, thresholds=(0.0,)):
@@ -79,7 +81,7 @@ def near(scores=SCORES, thresholds=(0.0,)):
 
 def follow_on(**given):
     rows = {"X": X, "y": Y, "sensitive_features": GROUPS, **given}
-    estimator = PartialFairClassifier(max_iter=3)
+    estimator = PartialFairClassifier(interval=(0, 1), max_iter=3)
     return fairness_path(
         estimator, X, Y, sensitive_features=GROUPS, max_gaps=[0.5], validation=tuple(rows.values())
     )
@@ -207,7 +209,7 @@ def test_torch_names_the_argument():
     from partialfair.constraints import GroupAUC, StatisticalParity
     from partialfair.torch import GroupBatches, ScoreConstraints
 
-    for constraint in (StatisticalParity(), GroupAUC()):
+    for constraint in (StatisticalParity((0, 1)), GroupAUC((0, 1))):
         functions = ScoreConstraints(constraint, GROUPS)
         with pytest.raises(InputError, match=r"scores are torch\.float64, .*torch\.float32"):
             functions(torch.zeros(N, dtype=torch.float64), functions.codes(GROUPS))

@@ -7,7 +7,14 @@ import warnings
 import numpy as np
 import pytest
 
-from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_path, metrics, theory
+from partialfair import (
+    FitOptions,
+    PartialFairClassifier,
+    PartialFairRegressor,
+    fairness_path,
+    metrics,
+    theory,
+)
 from partialfair.constraints import (
     DemographicParity,
     EqualizedOdds,
@@ -50,7 +57,7 @@ def fit(kind, target, **more):
 
 
 AT = {"threshold": 0.0}
-SOLVES = {"constraint": "demographic_parity", "max_gap": 0.3, "max_iter": 5}
+SOLVES = {"constraint": "demographic_parity", "interval": (0, 1), "max_gap": 0.3, "max_iter": 5}
 TABLE = [
     (metric(metrics.partial_statistical_parity_difference, None, SCORES), {"higher_is_better": FLAGS}),
     (
@@ -169,7 +176,7 @@ TABLE = [
     ),
     (Ball, {"radius": [*NUMBERS, 0, -1]}),
     (
-        lambda **bad: PartialParityAdjuster(**{"max_gap": 0.1, **bad}).fit(SCORES, **GIVEN),
+        lambda **bad: PartialParityAdjuster((0, 1), **{"max_gap": 0.1, **bad}).fit(SCORES, **GIVEN),
         {
             "max_gap": [*NUMBERS, None, -1, 2],
             "min_group_size": COUNTS[:8],
@@ -180,7 +187,7 @@ TABLE = [
         },
     ),
     (
-        lambda **bad: PartialParityAdjuster(max_gap=0.1, constraint="demographic_parity", **bad).fit(
+        lambda **bad: PartialParityAdjuster((0, 1), 0.1, constraint="demographic_parity", **bad).fit(
             SCORES, **GIVEN
         ),
         {"constraint_threshold": [*NUMBERS, None]},
@@ -226,20 +233,26 @@ TABLE = [
             "confidence": [*NUMBERS, 0, 1],
             "constraint_threshold": [*NUMBERS, None],
             "min_group_size": COUNTS,
-            "surrogate_width": [*NUMBERS, 0],
-            "n_starts": COUNTS,
-            "surrogate_halvings": COUNTS,
-            "search_steps": COUNTS,
-            "allow_ties": FLAGS,
             "validation": ["0.5", np.nan, 10**400, 0, 1, True],
         },
     ),
     *[(kind, {"max_iter": [*COUNTS, None, 0]}) for kind in (IDCA, SQP, MultiStartSQP)],
     *[(kind, {"tol": [*NUMBERS, None]}) for kind in (SQP, MultiStartSQP)],
+    (
+        FitOptions,
+        {
+            "n_points": [*COUNTS, 0],
+            "surrogate_width": [*NUMBERS, 0],
+            "n_starts": [*COUNTS, 0],
+            "surrogate_halvings": [*COUNTS, -1],
+            "search_steps": [*COUNTS, -1],
+            "allow_ties": FLAGS,
+        },
+    ),
     (lambda **bad: make_admissions(**bad), {"n": [*COUNTS, None, 0], "seed": SEEDS}),
     (
         lambda **bad: fairness_path(
-            PartialFairClassifier(max_iter=3), X, Y, **{"max_gaps": [0.3], **GIVEN, **bad}
+            PartialFairClassifier(interval=(0, 1), max_iter=3), X, Y, **{"max_gaps": [0.3], **GIVEN, **bad}
         ),
         {
             "max_gaps": ["0.5", [np.nan], [10**400], ["a"], [True], 10**400, []],

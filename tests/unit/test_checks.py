@@ -87,7 +87,7 @@ def test_dates_are_no_numbers(dates):
         check_weights(dates, 2)
     with pytest.raises(InputError, match="y_true holds dates or times"):
         partial_equal_opportunity_difference(dates, [0.5, 0.25], sensitive_features=["a", "b"], threshold=0)
-    for estimator in (PartialFairClassifier(), PartialFairRegressor()):
+    for estimator in (PartialFairClassifier(interval=(0, 1)), PartialFairRegressor(interval=(0, 1))):
         with pytest.raises(InputError, match="y holds dates or times"):
             estimator.fit([[0.0], [1.0]], dates, sensitive_features=["a", "b"])
 

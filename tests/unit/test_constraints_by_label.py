@@ -81,7 +81,7 @@ def test_a_narrow_surrogate_is_the_metric_with_ranks_within_the_label(kind, gap_
 def test_a_gap_of_0_has_some_room():
     groups, _, positive, _ = people()
     for kind in METRICS:
-        block = kind(max_gap=0.0).build(groups, np.ones(N), Ramp(1.0), positive)
+        block = kind((0, 1), max_gap=0.0).build(groups, np.ones(N), Ramp(1.0), positive)
         found = functions_of(block, np.zeros(N))
         assert found == pytest.approx(-1e-3)
 
@@ -113,11 +113,11 @@ def test_labels_are_needed_in_every_group(kind, positive, message):
 
 def test_equal_opportunity_does_not_ask_for_negatives():
     groups, _, _, _ = people()
-    EqualOpportunity().build(groups, np.ones(N), Ramp(1.0), np.ones(N, dtype=bool))
+    EqualOpportunity((0, 1)).build(groups, np.ones(N), Ramp(1.0), np.ones(N, dtype=bool))
     with pytest.raises(InputError, match="group 'a' has no negatives"):
-        EqualizedOdds().build(groups, np.ones(N), Ramp(1.0), np.ones(N, dtype=bool))
+        EqualizedOdds((0, 1)).build(groups, np.ones(N), Ramp(1.0), np.ones(N, dtype=bool))
 
 
 def test_the_threshold_is_a_number():
     with pytest.raises(InputError, match="the threshold of equalized odds must be a finite number"):
-        EqualizedOdds(threshold=np.nan)
+        EqualizedOdds((0, 1), threshold=np.nan)

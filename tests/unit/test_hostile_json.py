@@ -134,7 +134,7 @@ def test_records_of_sets(tmp_path, name):
 def test_maps_of_adjusters(tmp_path):
     rng = np.random.default_rng(0)
     scores, groups = rng.normal(size=60), np.repeat(["a", "b"], 30)
-    fitted = PartialParityAdjuster(max_gap=0.5).fit(scores, sensitive_features=groups)
+    fitted = PartialParityAdjuster(interval=(0, 1), max_gap=0.5).fit(scores, sensitive_features=groups)
     fitted.to_json(tmp_path / "map.json")
 
     def read() -> None:

@@ -194,7 +194,7 @@ def test_regressors_have_paths(people):
         ({"estimator": LogisticRegression()}, "not LogisticRegression"),
         ({"estimator": PartialFairClassifier(None)}, "needs an estimator with one constraint"),
         (
-            {"estimator": PartialFairClassifier([StatisticalParity(), DemographicParity()])},
+            {"estimator": PartialFairClassifier([StatisticalParity((0, 1)), DemographicParity((0, 1))])},
             "needs an estimator with one constraint",
         ),
     ],
@@ -202,7 +202,7 @@ def test_regressors_have_paths(people):
 def test_bad_input_is_refused_before_any_fit(people, changes, message):
     X, y, groups = people
     options = {
-        "estimator": PartialFairClassifier(solver=None),
+        "estimator": PartialFairClassifier(interval=(0, 1), solver=None),
         "X": X,
         "y": y,
         "sensitive_features": groups,
@@ -379,4 +379,6 @@ def test_targets_without_an_order_are_refused(people):
     X, y, groups = (part[:400] for part in people)
     mixed = np.where(y, "yes", None)
     with pytest.raises(InputError, match=r"y has \d+ values that are NaN or infinite"):
-        fairness_path(PartialFairClassifier(), X, mixed, sensitive_features=groups, max_gaps=[0.3])
+        fairness_path(
+            PartialFairClassifier(interval=(0, 1)), X, mixed, sensitive_features=groups, max_gaps=[0.3]
+        )

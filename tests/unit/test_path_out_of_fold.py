@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit
 
-from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_path
+from partialfair import FitOptions, PartialFairClassifier, PartialFairRegressor, fairness_path
 from partialfair.exceptions import InputError
 from partialfair.metrics import compare_gaps, fairness_report, partial_statistical_parity_difference
 
@@ -114,7 +114,7 @@ def test_what_is_shown_says_what_it_is(path):
 
 def test_promises_kept_in_folds_are_counted(people):
     X, y, groups = people
-    clf = PartialFairClassifier(interval=INTERVAL, search_steps=0)
+    clf = PartialFairClassifier(interval=INTERVAL, options=FitOptions(search_steps=0))
     path = fairness_path(clf, X, y, sensitive_features=groups, max_gaps=[0.4], cv=2, random_state=0)
     kept = [model.result_.satisfied for model in path.points[1].fold_models]
     assert path.to_frame()["folds_kept"].tolist()[1] == sum(kept)
@@ -157,7 +157,7 @@ def test_an_interval_is_chosen_once_for_all_folds(people):
     (interval,) = {point.constraint.interval for point in path.points}
     assert (
         interval
-        == PartialFairClassifier(**clf.get_params())
+        == PartialFairClassifier(**clf.get_params(deep=False))
         .fit(X, y, sensitive_features=groups)
         .result_.constraints[0]
         .interval

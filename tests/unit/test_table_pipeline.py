@@ -108,7 +108,6 @@ def test_it_is_cloned_unfitted():
     pipe = make_table_pipeline(linear(), categories=["n_activities"], drop=["gpa"])
     again = clone(pipe)
     assert again[0].get_params() == pipe[0].get_params()
-    assert make_table_pipeline()[-1].get_params() == PartialFairClassifier().get_params()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any, ClassVar
 
-from partialfair import PartialFairClassifier
+from partialfair import FitOptions, PartialFairClassifier
 from partialfair.constraints import Constraint
 from partialfair.optimization.solvers import IDCA, DirectSwitching, Switching
 from partialfair_paper.engine import full_parity, pairwise_grid, price_grid, read_penalty, state_constraint
@@ -45,9 +45,8 @@ def _model(constraint: Constraint, solver: Any, **settings: Any) -> PartialFairC
         alpha=0.0,
         group_terms="interactions",
         enforce="surrogate",
-        surrogate="ramp",
-        surrogate_width=1.0,
         solver=solver,
+        options=FitOptions(surrogate="ramp", surrogate_width=1.0),
         **settings,
     )
 

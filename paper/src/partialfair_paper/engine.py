@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from partialfair import PartialFairClassifier
+from partialfair import FitOptions, PartialFairClassifier
 from partialfair.constraints import (
     Constraint,
     DemographicParity,
@@ -26,7 +26,7 @@ from partialfair_paper.runs import Run
 _ABSOLUTE: GapScale = "absolute"
 
 _BY_SURROGATE: Mapping[str, Mapping[str, Any]] = {
-    "pSP": {"enforce": "surrogate", "surrogate": "rounded_ramp", "surrogate_width": 2.0},
+    "pSP": {"enforce": "surrogate", "options": FitOptions(surrogate="rounded_ramp", surrogate_width=2.0)},
     "pDP": {"enforce": "surrogate"},
 }
 """How problems are solved that have a surrogate, by what is constrained. Chosen on validation rows: for pSP
@@ -113,8 +113,9 @@ class OursAsStated(Ours):
 
     def fit(self, run: Run, parts: Parts) -> Fitted:
         """Fit with the constraint of the run."""
-        settings = {"enforce": "surrogate", "surrogate": "ramp", "surrogate_width": 1.0}
-        return classifier(run, parts, constraint=state_constraint(run), **settings)
+        options = FitOptions(surrogate="ramp", surrogate_width=1.0)
+        constraint = state_constraint(run)
+        return classifier(run, parts, constraint=constraint, enforce="surrogate", options=options)
 
 
 class FullParity(Method):

@@ -9,6 +9,7 @@ import numpy as np
 
 from partialfair.cli.intervals import interval_record
 from partialfair.data.groups import group_name
+from partialfair.data.intervals import require_interval
 from partialfair.tables import TableModel
 from partialfair.training.result import FitResult, Population
 
@@ -72,7 +73,7 @@ def outside_record(result: FitResult) -> list[dict[str, Any]]:
     """Return the limits next to the interval, and the training gaps there."""
     return [
         {
-            "interval": interval_record(constraint.interval),
+            "interval": interval_record(require_interval(constraint.interval)),
             "limit": constraint.max_gap,
             "gap": gap.value,
             "worst_pair": [group_name(label) for label in gap.groups],

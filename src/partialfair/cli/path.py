@@ -20,6 +20,7 @@ from partialfair.cli.train_report import HELD_OUT_FILE, MODEL, OUT_OF_FOLD_FILE
 from partialfair.cli.training import Notes, build_estimator, chosen_alpha_note, fit_path
 from partialfair.cli.verdict import Change, Side, difference_sentence, print_before_after, quality_text
 from partialfair.data.groups import group_name
+from partialfair.data.intervals import require_interval
 from partialfair.estimators.path import FairnessPath, PathPoint
 from partialfair.exceptions import InputError
 from partialfair.metrics import ReportRow
@@ -79,8 +80,7 @@ class Frontier:
     @property
     def interval(self) -> IntervalLike:
         """What the models are evaluated on; the fits know what "auto" chose."""
-        interval: IntervalLike = self.models.points[-1].constraint.interval
-        return interval
+        return require_interval(self.models.points[-1].constraint.interval)
 
     @property
     def excluded(self) -> list[str]:

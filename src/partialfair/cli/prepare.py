@@ -76,11 +76,6 @@ _CHOSEN_ON_ALL_ROWS = (
 )
 """What ``--interval auto`` means for gaps out of fold."""
 
-_WHOLE_GROUPS = (
-    "no --interval was given, so the gap is bounded among everybody, ranks 0–100%; --interval 0.05 0.30 "
-    "asks it of the contested only, and --interval auto looks for them"
-)
-
 _PACKAGES = ("partialfair", "numpy", "scipy", "scikit-learn", "pandas", "numba", "piqp", "clarabel")
 """Whose versions a result depends on; of the solvers of quadratic programs one is enough."""
 
@@ -461,15 +456,10 @@ def _check_known_groups(groups: Groups, fits: list[Samples], settings: TableFitS
 
 
 def _choices(settings: TableFitSettings, folds: Ints | None) -> list[str]:
-    """Say what out-of-fold figures mean, on which rows an interval is chosen, and where none was given.
-
-    Without an interval whole groups are meant, which is more than most users want.
-    """
+    """Say what out-of-fold figures mean, and on which rows an interval is chosen."""
     notes = [] if folds is None else [explain_folds(folds)]
     if settings.interval == AUTO:
         notes.append(CHOSEN_IN_TRAINING if folds is None else _CHOSEN_ON_ALL_ROWS)
-    elif settings.requested_interval is None and settings.is_constrained:
-        notes.append(_WHOLE_GROUPS)
     return notes
 
 

@@ -171,7 +171,8 @@ class TableSettings:
         list[str] | None,
         "--interval LOW HIGH",
         "Ranks from the top: 0.05 0.30 are score percentiles 70–95. Repeated: their union. "
-        "Women=0.05 0.30: of one group. auto: around the rate of selection. Default: everybody.",
+        "Women=0.05 0.30: of one group. auto: around the rate of selection. Required, except by audit and "
+        "compare: there the default is 0 1, all ranks.",
         read=read_interval,
     )
     lower_is_better: bool = request(
@@ -203,6 +204,14 @@ class TableSettings:
     def interval(self) -> RequestedInterval:
         """The interval as it was typed, with names of groups, or whole groups if none was."""
         return WHOLE_GROUPS if self.requested_interval is None else self.requested_interval
+
+    def require_interval(self) -> None:
+        """Refuse commands without an interval: where groups are made similar has to be said."""
+        if self.requested_interval is None:
+            raise InputError(
+                "--interval is missing: give ranks from the top, such as --interval 0.05 0.30, or --interval "
+                "0 1 for the whole range"
+            )
 
     @property
     def higher_is_better(self) -> bool:
@@ -427,6 +436,7 @@ class AdjustSettings(TableFile, OutDirectory, ScoreColumns, TableSettings):
                 "--interval auto looks for a gap, and adjust closes one: say where it is to close"
             )
         else:
+            self.require_interval()
             check_scale(self.interval, self.gap_scale)
         if self.as_json and self.out is None:
             raise InputError("--json needs --out, because the scores would go to standard output")
@@ -572,6 +582,8 @@ class ModelSettings(TableFile, EvaluationSettings):
         if self.constraint not in (*NAMED_CONSTRAINTS, "none"):
             known = ", ".join([*NAMED_CONSTRAINTS, "none"])
             raise InputError(f"--constraint must be one of {known}, not {self.constraint}")
+        if self.named is not None and self.named.kind.interval is None:  # some classes have a default
+            self.require_interval()
         if self.interval == AUTO and not self.is_constrained:
             raise InputError("--interval auto is chosen for a constraint, and --constraint none has none")
         if self.decision_threshold != "tune":

@@ -36,7 +36,8 @@ class Constraint(StoredAsPairs, ABC):
     Parameters
     ----------
     interval
-        Ranks from the top: ``(low, high)``, a list of such pairs, or a mapping from group to either.
+        Ranks from the top: ``(low, high)``, a list of such pairs, or a mapping from group to either. None
+        takes the interval of the estimator that is given the constraint.
     max_gap
         κ, the largest gap allowed, from 0 to ``largest_gap``. Less than 0.001 counts as 0.001: a constraint
         with no room inside (against Assumption 6.3 B) need not have multipliers, and no sample tells
@@ -45,7 +46,7 @@ class Constraint(StoredAsPairs, ABC):
         ``"interval"``, the definition, or ``"absolute"``, the paper's experiments; see `partialfair.metrics`.
     """
 
-    interval: IntervalLike = (0.0, 1.0)
+    interval: IntervalLike | None = None
     max_gap: float = 0.05
     gap_scale: GapScale = "interval"
 

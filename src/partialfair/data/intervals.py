@@ -142,6 +142,16 @@ def span_text(low: float, high: float) -> str:
     return f"{_percent(low)}–{short_percent(high)}"
 
 
+def require_interval(interval: IntervalLike | None) -> IntervalLike:
+    """Return an interval, or a complaint that there is none: the whole range has to be meant, and said."""
+    if interval is None:
+        raise InputError(
+            "interval is missing: give ranks from the top, such as interval=(0.05, 0.30), or interval=(0, 1) "
+            "for the whole range"
+        )
+    return interval
+
+
 def as_interval_set(interval: Any) -> IntervalSet:
     """Read one interval ``(low, high)`` or a union ``[(low, high), ...]``; touching parts are joined.
 
@@ -152,6 +162,7 @@ def as_interval_set(interval: Any) -> IntervalSet:
     """
     if isinstance(interval, IntervalSet):
         return interval
+    require_interval(interval)
     is_array = isinstance(interval, np.ndarray) and interval.ndim > 0
     is_list = isinstance(interval, Sequence) and not isinstance(interval, str | bytes)
     if not (is_array or is_list) or len(interval) == 0:
@@ -170,7 +181,9 @@ def as_interval_set(interval: Any) -> IntervalSet:
     return IntervalSet(tuple(joined))
 
 
-def intervals_by_group(interval: IntervalLike, labels: Sequence[GroupLabel]) -> tuple[IntervalSet, ...]:
+def intervals_by_group(
+    interval: IntervalLike | None, labels: Sequence[GroupLabel]
+) -> tuple[IntervalSet, ...]:
     """Return one interval set per group, in the order of ``labels``.
 
     A mapping must name every group and no other.

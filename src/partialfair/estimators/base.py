@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -33,12 +33,14 @@ from partialfair.estimators.parameters import (
     check_parameters,
     read_constraints,
     read_deadline,
+    read_options,
     read_settings,
     read_task,
 )
 from partialfair.exceptions import InputError
 from partialfair.training import (
     EarlierFits,
+    FitOptions,
     FitResult,
     Offset,
     WarmStart,
@@ -59,6 +61,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
     Subclasses store the parameters that are read here, as `PartialFairClassifier` does.
     """
 
+    options: FitOptions | None
     result_: FitResult
 
     takes_tables: ClassVar[bool] = False
@@ -73,6 +76,40 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         "n_iter_",
     )
     """Attributes that a fit sets besides ``result_``, for an estimator that adopts another's fit."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters; with ``deep`` also the fields of ``options``, as ``options__n_points``.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether to list parameters of what parameters hold.
+        """
+        parameters: dict[str, Any] = super().get_params(deep=deep)
+        options = FitOptions() if self.options is None else self.options
+        # What else was set is refused by fit.
+        if deep and isinstance(options, FitOptions):
+            parameters |= {f"options__{name}": value for name, value in vars(options).items()}
+        return parameters
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``options__n_points`` and so on replace one field of ``options``.
+
+        Parameters
+        ----------
+        **params : dict
+            Values by name, as `get_params` lists them.
+        """
+        of_options = {name: params.pop(name) for name in [*params] if name.startswith("options__")}
+        super().set_params(**params)
+        changes = {name.removeprefix("options__"): value for name, value in of_options.items()}
+        known = [field.name for field in fields(FitOptions)]
+        for name in changes:
+            if name not in known:
+                raise InputError(f"options has no field {name!r}; its fields are {', '.join(known)}")
+        if changes:
+            self.options = replace(read_options(self), **changes)
+        return self
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

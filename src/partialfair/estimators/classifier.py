@@ -14,7 +14,6 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.metaestimators import available_if
 
 from partialfair.constraints import Constraint
-from partialfair.constraints.surrogates import Surrogate
 from partialfair.data.samples import Samples
 from partialfair.estimators.base import PartialFairEstimator
 from partialfair.estimators.inputs import (
@@ -27,6 +26,7 @@ from partialfair.exceptions import InputError
 from partialfair.optimization.models import GroupTerms
 from partialfair.optimization.objectives import Logistic, LossSettings
 from partialfair.optimization.solvers import Record, Solver
+from partialfair.training import FitOptions
 from partialfair.utils.checks import refuse_lazy
 from partialfair.utils.typing import ArrayLike, Floats, GapScale, IntervalLike
 
@@ -58,7 +58,9 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         Ranks from the top: ``(0.05, 0.30)`` holds ranks 5–30%, score percentiles 70–95. Also a list of such
         pairs (their union), a mapping from group to either, or ``"auto"``: `choose_interval` on the scores of
         the unconstrained model, around the share of them above 0; ``result_.constraints`` says which. It is
-        chosen on the training rows: what others show is not touched by the choice.
+        chosen on the training rows: what others show is not touched by the choice. Constraint objects with
+        an interval keep it; all other constraints take this one, and `fit` raises `InputError` if there is
+        none. It also does if all have one and this is given, too. ``(0, 1)`` is the whole range.
     max_gap
         κ, the largest gap allowed, in [0, 1]; less than .001 counts as .001.
     gap_scale
@@ -85,8 +87,6 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         ``random_state``, or the rows themselves: ``(X, y, sensitive_features)``, or with ``sample_weight`` as
         a fourth and ``clusters`` as a fifth. They must be people like those whom the promise is about, and
         never trained on.
-    n_points
-        Ranks at which statistical parity is imposed.
     constraint_threshold
         Score at which demographic parity, equal opportunity and equalized odds are imposed.
     decision_threshold
@@ -124,34 +124,16 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
     group_terms
         None: one model for all. ``"intercept"``: an intercept per group. ``"interactions"``: a model per
         group, as in the paper. Prediction then needs the group; using it may be unlawful where you are.
-    surrogate
-        ``"ramp"``, ``"sigmoid"`` or a surrogate of `partialfair.constraints.surrogates`.
-    surrogate_width
-        In units of the scores; the paper's is 1.0. ``"auto"`` takes a quarter of the spread of the scores of
-        the unconstrained model, and rounds the corners of the ramp, which makes fits faster.
     solver
-        ``"auto"`` (sequential quadratic programming from ``n_starts`` starts, then IDCA, until the
+        ``"auto"`` (sequential quadratic programming from ``options.n_starts`` starts, then IDCA, until the
         KKT certificate holds), ``"idca"`` (Algorithm 1 with Newton steps inside), the paper's
         ``"idca-switching"`` (Algorithms 1 and 2) and ``"switching"`` (Algorithm 3),
         ``"augmented-lagrangian"`` (L-BFGS on the augmented Lagrangian), or a solver of
         `partialfair.optimization.solvers` with settings of its own. Without constraints a name means
         Newton's method.
-    n_starts
-        Starts of ``solver="auto"``: the unconstrained model, the best model that scores everybody alike, and
-        random ones. Critical points differ; the best is returned.
-    surrogate_halvings
-        How often the search may make the surrogate half as wide, up to 3 and as long as it covers enough
-        people, and correct constraints rank by rank. Models then cost less at the same training gap, since
-        they fit its noise: on people not seen they tend to be less accurate at the same gap.
-    search_steps
-        How many models the search on the exact metric itself looks at, after the last correction, if there
-        are some 12,000 rows; more where rows or parameters are few, fewer where rows are many. With more than
-        3,000 parameters it comes between corrections as well, until a model keeps the promise. It lowers the
-        objective at the same gap; 0 leaves it out, and with it the longer search for a feasible model that
-        follows where no feasible point with a KKT certificate was found.
-    allow_ties
-        Whether the promise may be kept by more ties (by .01 of the weight) than the unconstrained model has:
-        equal scores meet any constraint, and rank nobody.
+    options
+        `FitOptions` for the grid of ranks, the surrogate and the search; None for the defaults. Its fields
+        are parameters as well: ``set_params(options__n_points=30)``.
     tol
         ε of the KKT certificate: the fit ends as converged when all its residuals are at most this, whichever
         solver found the point. Violations are on the scale of ``max_gap``.
@@ -218,14 +200,13 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         self,
         constraint: str | Constraint | Sequence[Constraint] | None = "statistical_parity",
         *,
-        interval: IntervalLike | Literal["auto"] = (0.0, 1.0),
+        interval: IntervalLike | Literal["auto"] | None = None,
         max_gap: float = 0.05,
         gap_scale: GapScale = "interval",
         enforce: Literal["exact", "surrogate", "population"] = "exact",
         outside: Literal["free", "no_worse"] = "free",
         confidence: float = 0.95,
         validation: float | tuple[Any, ...] = 0.2,
-        n_points: int = 10,
         constraint_threshold: float = 0.0,
         decision_threshold: float | Literal["tune"] = 0.0,
         loss: str | LossSettings = "logistic",
@@ -237,13 +218,8 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         missing_groups: Literal["error", "ignore"] = "error",
         sensitive_columns: Any = None,
         group_terms: GroupTerms = None,
-        surrogate: str | Surrogate = "ramp",
-        surrogate_width: float | Literal["auto"] = "auto",
         solver: str | Solver = "auto",
-        n_starts: int = 2,
-        surrogate_halvings: int = 0,
-        search_steps: int = 100,
-        allow_ties: bool = False,
+        options: FitOptions | None = None,
         tol: float = 1e-4,
         max_iter: int | None = None,
         time_limit: float | None = None,
@@ -260,7 +236,6 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         self.outside = outside
         self.confidence = confidence
         self.validation = validation
-        self.n_points = n_points
         self.constraint_threshold = constraint_threshold
         self.decision_threshold = decision_threshold
         self.loss = loss
@@ -272,13 +247,8 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         self.missing_groups = missing_groups
         self.sensitive_columns = sensitive_columns
         self.group_terms = group_terms
-        self.surrogate = surrogate
-        self.surrogate_width = surrogate_width
         self.solver = solver
-        self.n_starts = n_starts
-        self.surrogate_halvings = surrogate_halvings
-        self.search_steps = search_steps
-        self.allow_ties = allow_ties
+        self.options = options
         self.tol = tol
         self.max_iter = max_iter
         self.time_limit = time_limit

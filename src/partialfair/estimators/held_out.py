@@ -43,6 +43,7 @@ from sklearn.base import is_regressor
 
 from partialfair.constraints import Constraint
 from partialfair.data.groups import group_name
+from partialfair.data.intervals import require_interval
 from partialfair.data.samples import Samples, apply_splitter, draw_folds
 from partialfair.estimators.inputs import in_columns_of, read_samples
 from partialfair.estimators.parameters import check_validation, is_rows
@@ -217,7 +218,7 @@ def check_group_sizes(
     try:
         check_comparable(
             evaluated.groups,
-            constraint.among(evaluated.groups.labels).interval,
+            require_interval(constraint.among(evaluated.groups.labels).interval),
             metric=metric,
             positive=labels,
             sample_weight=evaluated.weights,

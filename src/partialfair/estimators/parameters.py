@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from sklearn.base import is_regressor
 from sklearn.utils import check_random_state
 
 from partialfair.constraints import Constraint
-from partialfair.constraints.surrogates import Surrogate, surrogate
+from partialfair.data.intervals import require_interval
 from partialfair.estimators.decisions import check_decision_threshold
 from partialfair.exceptions import InputError
 from partialfair.optimization.models import GroupTerms
@@ -20,6 +20,7 @@ from partialfair.optimization.solvers import SOLVERS, Newton, Solver
 from partialfair.training import (
     NAMED_CONSTRAINTS,
     Automatic,
+    FitOptions,
     FitSettings,
     NamedConstraint,
     check_outside,
@@ -35,15 +36,10 @@ from partialfair.utils.checks import (
     shown,
 )
 from partialfair.utils.clock import deadline_in
+from partialfair.utils.typing import IntervalLike
 
-# Parameters of an estimator that a constraint stated by name is made of, and their defaults.
-_STATED_BY = {
-    "interval": (0.0, 1.0),
-    "max_gap": 0.05,
-    "gap_scale": "interval",
-    "n_points": 10,
-    "constraint_threshold": 0.0,
-}
+# Parameters of an estimator that only constraints stated by name are made of, and their defaults.
+_STATED_BY: dict[str, Any] = {"max_gap": 0.05, "gap_scale": "interval", "constraint_threshold": 0.0}
 
 
 @dataclass(frozen=True)
@@ -84,15 +80,25 @@ def read_settings(estimator: Any, solver: Solver) -> FitSettings:
     # Fields of the settings that have the names of parameters.
     same = (
         *("alpha", "fit_intercept", "group_terms", "higher_is_better", "max_iter", "enforce", "outside"),
-        *("surrogate", "surrogate_width", "surrogate_halvings", "search_steps", "allow_ties"),
         *("min_group_size", "tol", "callback", "verbose"),
     )
     return FitSettings(
         solver=solver,
         solver_name=estimator.solver if isinstance(estimator.solver, str) else None,
+        options=read_options(estimator),
         seed=seed_of(estimator),
         **{name: getattr(estimator, name) for name in same},
     )
+
+
+def read_options(estimator: Any) -> FitOptions:
+    """Return the options of a fit, checked; the defaults where there are none."""
+    options = FitOptions() if estimator.options is None else estimator.options
+    if not isinstance(options, FitOptions):
+        raise InputError(
+            f"options must be a FitOptions, such as FitOptions(n_points=30), not {shown(options)}"
+        )
+    return options
 
 
 def read_deadline(estimator: Any) -> float:
@@ -109,16 +115,14 @@ def check_parameters(estimator: Any) -> None:
         check_number(estimator.time_limit, "time_limit", above=0.0)
     if estimator.max_iter is not None:
         check_count(estimator.max_iter, "max_iter")
-    for name in ("n_starts", "min_group_size"):
-        check_count(getattr(estimator, name), name)
-    for name in ("higher_is_better", "allow_ties", "warm_start"):
+    check_count(estimator.min_group_size, "min_group_size")
+    read_options(estimator)
+    for name in ("higher_is_better", "warm_start"):
         check_flag(getattr(estimator, name), name)
     if not isinstance(estimator.verbose, bool):
         check_count(estimator.verbose, "verbose", low=0)
     if not isinstance(estimator.random_state, np.random.RandomState):  # from which that would draw
         seed_of(estimator)
-    for name in ("search_steps", "surrogate_halvings"):
-        check_count(getattr(estimator, name), name, low=0)
     check_number(estimator.confidence, "confidence", above=0.0, high=1.0)
     if estimator.confidence == 1:
         raise InputError("confidence must lie between 0 and 1, not 1: no sample shows anything for certain")
@@ -131,10 +135,6 @@ def check_parameters(estimator: Any) -> None:
         )
     if estimator.callback is not None and not callable(estimator.callback):
         raise InputError(f"callback must be a function of one record, not {estimator.callback!r}")
-    width = estimator.surrogate_width
-    if isinstance(estimator.surrogate, Surrogate) and width != "auto":
-        raise InputError("surrogate has a width of its own, so surrogate_width must not be given")
-    surrogate(estimator.surrogate, 1.0 if width == "auto" else width)
     if hasattr(estimator, "decision_threshold"):
         check_decision_threshold(estimator)
 
@@ -162,8 +162,9 @@ def check_validation(validation: Any) -> None:
 def read_constraints(estimator: Any) -> tuple[Constraint, ...]:
     """Return the constraints that an estimator's parameters state; they check themselves.
 
-    A name takes its interval, gap and so on from the estimator's parameters. Objects bring their own; without
-    any name those parameters must then be left alone: silence about which holds would be worse.
+    A name takes its interval, gap and so on from the estimator's parameters. Objects bring their own, but
+    those without an interval take the estimator's. What no constraint takes must be left alone: silence about
+    which holds would be worse.
     """
     stated = estimator.constraint
     if stated is None:
@@ -178,25 +179,39 @@ def read_constraints(estimator: Any) -> tuple[Constraint, ...]:
             )
     # Objects only: parameters of the estimator would be ignored.
     if not any(isinstance(one, str) for one in listed):
-        for name, default in _STATED_BY.items():
-            given = getattr(estimator, name)
-            same = np.array_equal(np.asarray(given, dtype=object), np.asarray(default, dtype=object))
-            if given is not None and not same:
-                raise InputError(
-                    f"constraint is an object with settings of its own, so {name} must not be given"
-                )
-    return tuple(
-        _build_constraint(estimator, NAMED_CONSTRAINTS[one].kind) if isinstance(one, str) else one
+        given = {name: getattr(estimator, name) for name in _STATED_BY}
+        ignored = [
+            name
+            for name, value in given.items()
+            if value is not None and not np.array_equal(value, _STATED_BY[name])
+        ]
+        if read_options(estimator).n_points != FitOptions.n_points:
+            ignored.append("options.n_points")
+        if estimator.interval is not None and all(one.interval is not None for one in listed):
+            ignored.append("interval")
+        if ignored:
+            raise InputError(
+                f"constraint is an object with settings of its own, so {ignored[0]} must not be given"
+            )
+    interval = estimator.interval
+    if isinstance(interval, str) and interval == "auto":
+        interval = Automatic((0.0, 1.0))  # chosen once the unconstrained scores are known
+    constraints = [
+        _build_constraint(estimator, NAMED_CONSTRAINTS[one].kind, interval) if isinstance(one, str) else one
         for one in listed
+    ]
+    return tuple(
+        one if one.interval is not None else replace(one, interval=require_interval(interval))
+        for one in constraints
     )
 
 
-def _build_constraint(estimator: Any, kind: type[Constraint]) -> Constraint:
-    given = {name: getattr(estimator, name) for name in _STATED_BY}
-    if isinstance(given["interval"], str) and given["interval"] == "auto":
-        # Chosen once the unconstrained scores are known.
-        given["interval"] = Automatic((0.0, 1.0))
-    given["threshold"] = given.pop("constraint_threshold")
+def _build_constraint(estimator: Any, kind: type[Constraint], interval: IntervalLike | None) -> Constraint:
+    given = {name: getattr(estimator, name) for name in ("max_gap", "gap_scale")}
+    given["n_points"] = read_options(estimator).n_points
+    given["threshold"] = estimator.constraint_threshold
+    if interval is not None:  # some classes have a default
+        given["interval"] = interval
     names = {field.name for field in fields(kind)}
     if "threshold" in names:
         check_number(given["threshold"], "constraint_threshold")
@@ -227,13 +242,13 @@ def refuse_for_regression(estimator: Any) -> None:
     )
     automatic = isinstance(estimator.interval, str) and estimator.interval == "auto"
     for one in stated:
-        if not isinstance(one, str):
-            continue
-        if automatic:
+        if automatic and getattr(one, "interval", None) is None:
             raise InputError(
                 "interval='auto' needs a rate of positive decisions, and a regressor makes none: take "
                 "the interval of choose_interval(predictions, positive_rate=...)"
             )
+        if not isinstance(one, str):
+            continue
         metric = NAMED_CONSTRAINTS[one].bounded if one in NAMED_CONSTRAINTS else None
         if metric is not None and metric.needs_labels:
             raise InputError(f"constraint={one!r} compares people with the same label; a regressor has none")
@@ -263,7 +278,7 @@ def read_solver(estimator: Any, constraints: Sequence[Constraint]) -> Solver:
         return Newton(**settings)
     if wanted == "auto":
         seed = seed_of(estimator)
-        settings |= {"tol": estimator.tol, "n_starts": estimator.n_starts, "seed": seed}
+        settings |= {"tol": estimator.tol, "n_starts": read_options(estimator).n_starts, "seed": seed}
     return SOLVERS[wanted](**settings)
 
 

@@ -10,7 +10,6 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
 from partialfair.constraints import Constraint
-from partialfair.constraints.surrogates import Surrogate
 from partialfair.data.samples import Samples
 from partialfair.estimators.base import PartialFairEstimator
 from partialfair.estimators.inputs import read_target
@@ -18,7 +17,7 @@ from partialfair.estimators.parameters import refuse_for_regression
 from partialfair.optimization.models import GroupTerms
 from partialfair.optimization.objectives import Squared
 from partialfair.optimization.solvers import Record, Solver
-from partialfair.training import unit_of
+from partialfair.training import FitOptions, unit_of
 from partialfair.utils.checks import refuse_lazy, squarable_vector
 from partialfair.utils.typing import ArrayLike, Floats, GapScale, IntervalLike
 
@@ -47,16 +46,14 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         ``"squared"``.
     tol
         ε of the KKT certificate, in units in which y has a standard deviation of about 1.
-    max_gap, gap_scale, enforce, outside, confidence, validation, n_points, alpha, fit_intercept
+    max_gap, gap_scale, enforce, outside, confidence, validation, alpha, fit_intercept
         As in `PartialFairClassifier`; rows are held out within groups, and models compared by R².
     higher_is_better
         False where low predictions are good: the constraints then count ranks from the lowest, and select
         those below ``constraint_threshold``. The loss and ``predict`` are the same.
-    min_group_size, missing_groups, sensitive_columns, group_terms, surrogate, surrogate_width
+    min_group_size, missing_groups, sensitive_columns, group_terms, solver, options
         As in `PartialFairClassifier`.
-    solver, n_starts, surrogate_halvings, search_steps, allow_ties, max_iter, time_limit, warm_start
-        As in `PartialFairClassifier`.
-    random_state
+    max_iter, time_limit, warm_start, random_state
         As in `PartialFairClassifier`.
     callback, verbose
         As in `PartialFairClassifier`.
@@ -90,14 +87,13 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         self,
         constraint: str | Constraint | Sequence[Constraint] | None = "statistical_parity",
         *,
-        interval: IntervalLike | Literal["auto"] = (0.0, 1.0),
+        interval: IntervalLike | Literal["auto"] | None = None,
         max_gap: float = 0.05,
         gap_scale: GapScale = "interval",
         enforce: Literal["exact", "surrogate", "population"] = "exact",
         outside: Literal["free", "no_worse"] = "free",
         confidence: float = 0.95,
         validation: float | tuple[Any, ...] = 0.2,
-        n_points: int = 10,
         constraint_threshold: float | None = None,
         loss: str | Squared = "squared",
         alpha: float = 1e-4,
@@ -107,13 +103,8 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         missing_groups: Literal["error", "ignore"] = "error",
         sensitive_columns: Any = None,
         group_terms: GroupTerms = None,
-        surrogate: str | Surrogate = "ramp",
-        surrogate_width: float | Literal["auto"] = "auto",
         solver: str | Solver = "auto",
-        n_starts: int = 2,
-        surrogate_halvings: int = 0,
-        search_steps: int = 100,
-        allow_ties: bool = False,
+        options: FitOptions | None = None,
         tol: float = 1e-4,
         max_iter: int | None = None,
         time_limit: float | None = None,
@@ -130,7 +121,6 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         self.outside = outside
         self.confidence = confidence
         self.validation = validation
-        self.n_points = n_points
         self.constraint_threshold = constraint_threshold
         self.loss = loss
         self.alpha = alpha
@@ -140,13 +130,8 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         self.missing_groups = missing_groups
         self.sensitive_columns = sensitive_columns
         self.group_terms = group_terms
-        self.surrogate = surrogate
-        self.surrogate_width = surrogate_width
         self.solver = solver
-        self.n_starts = n_starts
-        self.surrogate_halvings = surrogate_halvings
-        self.search_steps = search_steps
-        self.allow_ties = allow_ties
+        self.options = options
         self.tol = tol
         self.max_iter = max_iter
         self.time_limit = time_limit

@@ -13,6 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from partialfair.data.groups import encode_groups
+from partialfair.data.intervals import require_interval
 from partialfair.estimators.inputs import in_columns_of, names_of
 from partialfair.exceptions import InputError
 from partialfair.metrics.inputs import oriented, read_groups, scored_groups
@@ -77,7 +78,8 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
     ----------
     interval
         Ranks from the top: ``(0.05, 0.30)`` holds ranks 5–30%, score percentiles 70–95. Also a list of such
-        pairs (their union), or a mapping from group to either.
+        pairs (their union), or a mapping from group to either. It has no default that would suit: `fit`
+        needs one, ``(0, 1)`` for the whole range.
     max_gap
         κ, the largest gap allowed, in [0, 1]. Scores without new ties always reach ``result_.floor``; a
         smaller limit raises `InputError` exactly if no such scores reach it, and the message names the
@@ -149,7 +151,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
 
     def __init__(
         self,
-        interval: IntervalLike = (0.0, 1.0),
+        interval: IntervalLike | None = None,
         max_gap: float = 0.05,
         *,
         constraint: Literal["statistical_parity", "demographic_parity"] = "statistical_parity",
@@ -200,13 +202,13 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         sample_weight : (n,)
             Weight 2 is the row twice, weight 0 the row absent: in the change and in the groups' ranks.
         """
-        task = self._read_task()  # settings are checked before any work
+        interval, task = require_interval(self.interval), self._read_task()  # checked before any work
         scores = self._scores(X, sensitive_features)
         groups = read_groups(_require_groups(sensitive_features), scores.size, self.missing_groups)
         scored = scored_groups(
             scores,
             groups,
-            self.interval,
+            interval,
             sample_weight,
             higher_is_better=self.higher_is_better,
             missing_groups=self.missing_groups,
@@ -351,7 +353,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
             y,
             self._adjust(X, sensitive_features),
             sensitive_features=sensitive_features,
-            interval=self.interval,
+            interval=require_interval(self.interval),
             threshold=self.constraint_threshold,
             confidence=confidence,
             gap_scale=self.gap_scale,

@@ -12,6 +12,7 @@ from sklearn.base import clone
 from torch import Tensor, nn
 
 from partialfair.constraints import Constraint
+from partialfair.data.intervals import require_interval
 from partialfair.estimators import FitResult, PartialFairClassifier
 from partialfair.exceptions import InputError
 from partialfair.metrics.inputs import scored_groups
@@ -160,7 +161,7 @@ def _evaluate(
             gaps.append(float("nan"))
             continue
         labels = positive if record.bounded.needs_labels else None
-        scored = scored_groups(scores, groups, constraint.interval, positive=labels)
+        scored = scored_groups(scores, groups, require_interval(constraint.interval), positive=labels)
         gaps.append(record.gap(scored, constraint).value)
         excess = np.maximum(excess, gaps[-1] - constraint.max_gap)  # nan, if a gap is
     return RefittedHead(fitted, tuple(gaps), bool(excess <= _ROUNDING)), float(excess)

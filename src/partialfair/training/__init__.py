@@ -13,6 +13,7 @@ from partialfair.training.named_constraints import (
     record_of,
     setting_of,
 )
+from partialfair.training.options import FitOptions
 from partialfair.training.remarks import explain_unfinished, overfitted_gap_warning, uninformative_warning
 from partialfair.training.result import FitResult, Population
 from partialfair.training.settings import EarlierFits, FitSettings, WarmStart
@@ -23,6 +24,7 @@ __all__ = [
     "NAMED_CONSTRAINTS",
     "Automatic",
     "EarlierFits",
+    "FitOptions",
     "FitResult",
     "FitSettings",
     "NamedConstraint",

@@ -51,8 +51,8 @@ class NamedConstraint:
     name
         What estimators, files and the command line call it.
     kind
-        Its class. Fields that are parameters of estimators (``interval``, ``max_gap``, ``gap_scale``,
-        ``n_points``, ``threshold``) are taken from there, others keep their defaults.
+        Its class. Fields that estimators have (``interval``, ``max_gap``, ``gap_scale``, ``threshold``, and
+        ``n_points`` in their options) are taken from there, others keep their defaults.
     metric
         Name in `METRICS` of the gap that it bounds, by which fits, paths and reports evaluate it.
     """

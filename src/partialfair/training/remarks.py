@@ -70,7 +70,7 @@ _ADVICE = {
     Status.NONFINITE: "it met values that are not finite: scale the features",
     Status.NO_FEASIBLE_POINT: (
         "none was found that satisfies the constraints, which does not mean that there is none: raise "
-        "max_gap or search_steps, or add features or group_terms that can close the gap"
+        "max_gap or options.search_steps, or add features or group_terms that can close the gap"
     ),
 }
 
@@ -160,7 +160,8 @@ def uninformative_warning(result: FitResult) -> Warning | None:
         return SurrogateWarning(
             f"the scores have a spread of {result.spread:.3g}, less than one surrogate width "
             f"({result.surrogate.width:.3g}), within which only means are compared: the exact gap is "
-            f"{result.gap:.3g}; narrow surrogate_width, or add features or group_terms that can close it"
+            f"{result.gap:.3g}; narrow options.surrogate_width, or add features or group_terms that can "
+            "close it"
         )
     return None
 

@@ -281,7 +281,7 @@ def state_problem(task: Task) -> Search:
     problem = training.problem(training.blocks(trained, sigma))
     solver = settings.select_solver(problem)
     solving = Solving(solver, settings.tol, settings.callback, settings.verbose)
-    attempts = Attempts(Pool(training, without, sigma, settings.allow_ties))
+    attempts = Attempts(Pool(training, without, sigma, settings.options.allow_ties))
     return Search(task, trained, problem, attempts, Tightener(settings.tightening, solving))
 
 
@@ -334,7 +334,7 @@ def solve_and_tighten(search: Search) -> None:
     attempts.evaluate(first, "surrogate constraints")
     if first.result.ended in CUT_SHORT:
         return
-    halvings = search.task.settings.surrogate_halvings
+    halvings = search.task.settings.options.surrogate_halvings
     for attempt in search.tightener.tighten(first, halvings, solves_are_long=long):
         way = ", rank by rank" if attempt.rank_by_rank else ""
         attempts.evaluate(attempt, f"correction {attempt.number}{way}")
@@ -351,7 +351,7 @@ def search_directly(search: Search) -> None:
     """Take steps on the exact metric."""
     settings, pool = search.task.settings, search.attempts.pool
     long = search.solves_are_long and not pool.any_feasible
-    n_steps = (settings.times_after_long_solves if long else 1) * settings.search_steps
+    n_steps = (settings.times_after_long_solves if long else 1) * settings.options.search_steps
     direct_search(pool, n_steps, settings.seed, settings.direct)
 
 
@@ -359,7 +359,7 @@ def is_unfinished(search: Search) -> bool:
     """Whether to escalate: corrections found no feasible point with a KKT certificate."""
     settings, attempts = search.task.settings, search.attempts
     # Without steps on the exact metric (search_steps=0) users want no longer search either.
-    if search.solves_are_long or not settings.search_steps or attempts.any_feasible_kkt_point:
+    if search.solves_are_long or not settings.options.search_steps or attempts.any_feasible_kkt_point:
         return False
     # Quadratic programs grow with the functions; and some limits no model can reach.
     is_affordable = search.problem.m <= settings.escalation.most_functions

@@ -16,6 +16,7 @@ from partialfair.training.attempts import Attempt
 from partialfair.training.candidates import Candidate, Pool
 from partialfair.training.direct_search import DirectSearch
 from partialfair.training.escalation import Escalation
+from partialfair.training.options import FitOptions
 from partialfair.training.tightening import Tightening
 from partialfair.training.units import PreparedRows
 from partialfair.utils.typing import Floats, GroupLabel
@@ -40,9 +41,9 @@ class FitSettings:
         Whether exact gaps, or only surrogate constraints, are to be small enough.
     outside
         Whether gaps next to the interval may be larger than those of the unconstrained model.
-    surrogate, surrogate_width
-        The surrogate of the indicator, or its name and width.
-    surrogate_halvings, search_steps, allow_ties, min_group_size, tol
+    options
+        What most users leave alone; its ``n_points`` and ``n_starts`` are in the constraints and the solver.
+    min_group_size, tol
         As in `PartialFairClassifier`.
     seed
         Of all that is random.
@@ -75,11 +76,7 @@ class FitSettings:
     max_iter: int | None = None
     enforce: Literal["exact", "surrogate", "population"] = "exact"
     outside: Literal["free", "no_worse"] = "free"
-    surrogate: str | Surrogate = "ramp"
-    surrogate_width: float | Literal["auto"] = "auto"
-    surrogate_halvings: int = 0
-    search_steps: int = 100
-    allow_ties: bool = False
+    options: FitOptions = field(default_factory=FitOptions)
     min_group_size: int = 2
     tol: float = 1e-4
     seed: int = 0
@@ -97,30 +94,32 @@ class FitSettings:
 
     def in_units(self, unit: float) -> FitSettings:
         """Return the settings of the same fit with scores in a unit."""
-        sigma, width, callback = self.surrogate, self.surrogate_width, self.callback
+        options, callback = self.options, self.callback
+        sigma, width = options.surrogate, options.surrogate_width
         if isinstance(sigma, Surrogate):
-            sigma = replace(sigma, width=sigma.width / abs(unit))
+            options = replace(options, surrogate=replace(sigma, width=sigma.width / abs(unit)))
         elif width != "auto":
-            width = width / abs(unit)
+            options = replace(options, surrogate_width=width / abs(unit))
 
         def call(record: Record) -> bool | None:
             assert callback is not None
             return callback(replace(record, objective=unit**2 * record.objective))
 
         wrapped = None if callback is None else call
-        return replace(self, surrogate=sigma, surrogate_width=width, callback=wrapped)
+        return replace(self, options=options, callback=wrapped)
 
     def choose_surrogate(self, counts: Counts) -> Surrogate:
         """Return the surrogate; "auto" makes it as wide as suits the spread of the unconstrained scores."""
-        if isinstance(self.surrogate, Surrogate):
-            return self.surrogate
-        if self.surrogate_width != "auto":
-            return surrogate(self.surrogate, float(self.surrogate_width))
+        sigma, width = self.options.surrogate, self.options.surrogate_width
+        if isinstance(sigma, Surrogate):
+            return sigma
+        if width != "auto":
+            return surrogate(sigma, float(width))
         # Thresholds differ where scores do: a surrogate has to see a part of the interval, and not all of it.
         unit = counts.spread
         is_constant = unit <= self.min_spread * (1 + counts.scale.largest)
         width = 1.0 if is_constant else self.relative_width * unit
-        return surrogate("rounded_ramp" if self.surrogate == "ramp" else self.surrogate, width)
+        return surrogate("rounded_ramp" if sigma == "ramp" else sigma, width)
 
     def select_solver(self, problem: Problem) -> Solver:
         """Return the solver, or one that suits the problem better if it was chosen by name."""

@@ -18,14 +18,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from partialfair.constraints import Constraint
-from partialfair.constraints.surrogates import Surrogate
 from partialfair.data.samples import Samples
 from partialfair.estimators.base import PartialFairEstimator
 from partialfair.estimators.inputs import check_sample_groups
 from partialfair.estimators.parameters import FitTask, read_deadline, seed_of
 from partialfair.exceptions import InputError
 from partialfair.optimization.solvers import Record, Solver, Status
-from partialfair.training import EarlierFits, Offset
+from partialfair.training import EarlierFits, FitOptions, Offset
 from partialfair.trees.alpha import choose_alpha, hold_out_rows
 from partialfair.trees.base_estimators import (
     check_model,
@@ -94,7 +93,7 @@ class PartialFairTrees(PartialFairEstimator):
         keeps its trees; another is copied and trained on the rows of `fit`. ``clone``, and so searches and
         cross-validation, forget that an estimator was fitted, unless it is wrapped in scikit-learn's
         ``FrozenEstimator``.
-    constraint, interval, max_gap, gap_scale, enforce, outside, confidence, validation, n_points
+    constraint, interval, max_gap, gap_scale, enforce, outside, confidence, validation
         As in `PartialFairClassifier`; regressors have no constraint that compares rows with the same label.
     constraint_threshold
         As there, 0 by default; regressors need one for demographic parity. Scores of boosted classifiers are
@@ -114,9 +113,9 @@ class PartialFairTrees(PartialFairEstimator):
         the refit is on all rows. None leaves that to the model, as does a model with settings of its own.
     class_weight
         As in `PartialFairClassifier`, in the refit; how a model weighs classes in its training is its own.
-    higher_is_better, min_group_size, missing_groups, sensitive_columns, surrogate, surrogate_width
+    higher_is_better, min_group_size, missing_groups, sensitive_columns
         As in `PartialFairClassifier`.
-    solver, n_starts, surrogate_halvings, search_steps, allow_ties, tol, max_iter, time_limit
+    solver, options, tol, max_iter, time_limit
         As in `PartialFairClassifier`, but ``tol`` is 1e-3 by default, ten times as large: a fit
         that has converged is a critical point less exactly. Training and reading leaves count against the
         time limit, and are not cut short by it.
@@ -182,14 +181,13 @@ class PartialFairTrees(PartialFairEstimator):
         model: Any,
         constraint: str | Constraint | Sequence[Constraint] | None = "statistical_parity",
         *,
-        interval: IntervalLike | Literal["auto"] = (0.0, 1.0),
+        interval: IntervalLike | Literal["auto"] | None = None,
         max_gap: float = 0.05,
         gap_scale: GapScale = "interval",
         enforce: Literal["exact", "surrogate", "population"] = "exact",
         outside: Literal["free", "no_worse"] = "free",
         confidence: float = 0.95,
         validation: float | tuple[Any, ...] = 0.2,
-        n_points: int = 10,
         constraint_threshold: float | None = None,
         decision_threshold: float | Literal["tune"] = 0.0,
         alpha: float | Literal["auto"] = 1e-2,
@@ -199,13 +197,8 @@ class PartialFairTrees(PartialFairEstimator):
         min_group_size: int = 2,
         missing_groups: Literal["error", "ignore"] = "error",
         sensitive_columns: Any = None,
-        surrogate: str | Surrogate = "ramp",
-        surrogate_width: float | Literal["auto"] = "auto",
         solver: str | Solver = "auto",
-        n_starts: int = 2,
-        surrogate_halvings: int = 0,
-        search_steps: int = 100,
-        allow_ties: bool = False,
+        options: FitOptions | None = None,
         tol: float = 1e-3,
         max_iter: int | None = None,
         time_limit: float | None = None,
@@ -223,7 +216,6 @@ class PartialFairTrees(PartialFairEstimator):
         self.outside = outside
         self.confidence = confidence
         self.validation = validation
-        self.n_points = n_points
         self.constraint_threshold = constraint_threshold
         self.decision_threshold = decision_threshold
         self.alpha = alpha
@@ -233,13 +225,8 @@ class PartialFairTrees(PartialFairEstimator):
         self.min_group_size = min_group_size
         self.missing_groups = missing_groups
         self.sensitive_columns = sensitive_columns
-        self.surrogate = surrogate
-        self.surrogate_width = surrogate_width
         self.solver = solver
-        self.n_starts = n_starts
-        self.surrogate_halvings = surrogate_halvings
-        self.search_steps = search_steps
-        self.allow_ties = allow_ties
+        self.options = options
         self.tol = tol
         self.max_iter = max_iter
         self.time_limit = time_limit
@@ -320,7 +307,7 @@ class PartialFairTrees(PartialFairEstimator):
         model = ensemble.model
         # Copies are cloned, which forgets that an estimator was fitted; boosters stay fitted.
         fitted = FrozenEstimator(model) if hasattr(model, "get_params") else model
-        return fresh.set_params(model=fitted)  # type: ignore[no-any-return]
+        return fresh.set_params(model=fitted)
 
     @available_if(_classifies)  # type: ignore[untyped-decorator]
     def decision_function(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:

@@ -28,7 +28,7 @@ _GATHERED_BY = {"dask": "compute", "dask_expr": "compute", "ibis": "execute", "p
 _GATHERED_BY |= {"duckdb": "df", "_duckdb": "df"}
 
 
-def check_choice(value: str, name: str, choices: Collection[str]) -> None:
+def check_choice(value: Any, name: str, choices: Collection[str]) -> None:
     """Refuse a string that is not one of ``choices``."""
     if not (isinstance(value, str) and value in choices):
         raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, not {shown(value)}")

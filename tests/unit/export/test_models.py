@@ -265,11 +265,11 @@ class TestRefusals:
 
     def test_models_that_are_not_fitted(self):
         with pytest.raises(ValueError, match="not fitted"):
-            to_onnx(PartialFairClassifier())
+            to_onnx(PartialFairClassifier(interval=(0, 1)))
 
     def test_functions(self, rows):
         X, _, rng = rows
-        adjuster = PartialParityAdjuster(scorer=lambda X: X[:, 0], max_gap=0.5)
+        adjuster = PartialParityAdjuster(interval=(0, 1), scorer=lambda X: X[:, 0], max_gap=0.5)
         adjuster.fit(X, sensitive_features=rng.choice(["a", "b"], N))
         with pytest.raises(InputError, match=r"the scorer <lambda> is a function"):
             to_onnx(adjuster)

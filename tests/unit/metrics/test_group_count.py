@@ -35,10 +35,10 @@ CALLS = {
     "membership": lambda: metrics.band_membership(SCORES, interval=(0.1, 0.3), **GIVEN),
     "calibration": lambda: metrics.calibration_by_group(Y, SCORES, **GIVEN),
     "densities": lambda: plot_score_densities(SCORES, **GIVEN),
-    "adjuster": lambda: PartialParityAdjuster().fit(SCORES, **GIVEN),
-    "classifier": lambda: PartialFairClassifier(max_gap=0.1).fit(X, Y, **GIVEN),
-    "regressor": lambda: PartialFairRegressor(max_gap=0.1).fit(X, SCORES, **GIVEN),
-    "path": lambda: fairness_path(PartialFairClassifier(), X, Y, max_gaps=[0.1], **GIVEN),
+    "adjuster": lambda: PartialParityAdjuster(interval=(0, 1)).fit(SCORES, **GIVEN),
+    "classifier": lambda: PartialFairClassifier(interval=(0, 1), max_gap=0.1).fit(X, Y, **GIVEN),
+    "regressor": lambda: PartialFairRegressor(interval=(0, 1), max_gap=0.1).fit(X, SCORES, **GIVEN),
+    "path": lambda: fairness_path(PartialFairClassifier(interval=(0, 1)), X, Y, max_gaps=[0.1], **GIVEN),
 }
 
 
@@ -61,7 +61,7 @@ def test_torch_refuses_them_too():
 
     assert torch
     for call in (
-        lambda: ScoreConstraints(StatisticalParity(), INCOME),
+        lambda: ScoreConstraints(StatisticalParity((0, 1)), INCOME),
         lambda: GroupBatches(INCOME, batch_size=64),
     ):
         with pytest.raises(InputError, match="15,000 groups"):

@@ -6,7 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from partialfair import PartialFairClassifier, metrics
+from partialfair import FitOptions, PartialFairClassifier, metrics
 
 N = 5000
 
@@ -20,7 +20,9 @@ def people(n):
 
 def fit(scores, groups, labels):
     X = np.column_stack([scores, groups == 1])
-    clf = PartialFairClassifier(interval=(0.1, 0.6), max_gap=0.1, n_points=5, n_starts=1, search_steps=5)
+    clf = PartialFairClassifier(
+        interval=(0.1, 0.6), max_gap=0.1, options=FitOptions(n_points=5, n_starts=1, search_steps=5)
+    )
     clf.fit(X, labels, sensitive_features=groups)
 
 

@@ -68,7 +68,7 @@ def test_probabilities_stay_probabilities_for_whomever_they_are(people):
     assert probabilities.min() >= 0
     assert probabilities.max() <= 1
     assert np.allclose(probabilities.sum(axis=1), 1)
-    assert not hasattr(PartialParityAdjuster(scorer=LogisticRegression()), "predict_proba")
+    assert not hasattr(PartialParityAdjuster(interval=(0, 1), scorer=LogisticRegression()), "predict_proba")
 
 
 def test_it_wraps_regressors_functions_and_models_that_take_the_group(people):
@@ -90,7 +90,7 @@ def test_clones_keep_what_they_are_given_and_frozen_models_stay_fitted(people):
     twin = clone(adjuster)
     one = adjuster.fit(X, sensitive_features=groups).transform(X, groups)
     assert (twin.fit(X, sensitive_features=groups).transform(X, groups) == one).all()
-    unfitted = clone(PartialParityAdjuster(scorer=LogisticRegression().fit(X, y)))
+    unfitted = clone(PartialParityAdjuster(interval=(0, 1), scorer=LogisticRegression().fit(X, y)))
     with pytest.raises(InputError, match=r"LogisticRegression is not fitted; .*FrozenEstimator"):
         unfitted.fit(X, sensitive_features=groups)
 
@@ -267,7 +267,9 @@ def test_calibration_is_told_when_it_suffers():
     assert result.calibration_sentence in str(result)
     loose = PartialParityAdjuster((0.0, 1.0), 1.0).fit(p, y, sensitive_features=groups)
     assert loose.result_.calibration_sentence.startswith("calibration does not suffer")
-    assert PartialParityAdjuster().fit(p, sensitive_features=groups).result_.calibration is None
+    assert (
+        PartialParityAdjuster(interval=(0, 1)).fit(p, sensitive_features=groups).result_.calibration is None
+    )
 
 
 def test_a_margin_keeps_jumps_off_the_ends_of_the_interval():
@@ -448,7 +450,7 @@ def test_three_classes_are_refused(people):
     X, _, groups = people
     model = GaussianNB().fit(X, np.arange(600) % 3)
     with pytest.raises(InputError, match="GaussianNB has 3 classes, and scores need two"):
-        PartialParityAdjuster(scorer=model).fit(X, sensitive_features=groups)
+        PartialParityAdjuster(interval=(0, 1), scorer=model).fit(X, sensitive_features=groups)
 
 
 def test_scores_that_floats_can_hardly_tell_apart_are_kept_apart():
@@ -471,7 +473,7 @@ def test_warnings_are_none_for_ordinary_data(people):
 
 def test_scores_in_rows_of_different_lengths_are_refused():
     with pytest.raises(InputError, match="must have one dimension, not rows of different lengths"):
-        PartialParityAdjuster().fit([[0.1, [0.2]]] * 6, sensitive_features=list("aabbab"))
+        PartialParityAdjuster(interval=(0, 1)).fit([[0.1, [0.2]]] * 6, sensitive_features=list("aabbab"))
 
 
 class TestPandas:

@@ -70,7 +70,7 @@ def make() -> None:
         out = HERE / f"format{FORMAT}-table.skops"
         run = "from partialfair.cli import main; main()"
         command = [sys.executable, "-c", run, "train", str(path), "--target", "hired", "--group", "sex"]
-        options = ["--max-gap", "0.3", "--out", str(Path(directory) / out.name)]
+        options = ["--interval", "0", "1", "--max-gap", "0.3", "--out", str(Path(directory) / out.name)]
         subprocess.run([*command, *options], check=True)
         out.write_bytes((Path(directory) / out.name).read_bytes())
     record(out.stem, load_model(out), table, [], [])

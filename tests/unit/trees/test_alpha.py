@@ -11,7 +11,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import log_loss, mean_squared_error
 
-from partialfair import fairness_path, load_model, save_model
+from partialfair import FitOptions, fairness_path, load_model, save_model
 from partialfair.data.groups import encode_groups
 from partialfair.data.samples import Samples
 from partialfair.estimators import population
@@ -29,8 +29,7 @@ SHARE = 0.25
 QUICK: dict[str, Any] = {
     "interval": INTERVAL,
     "max_gap": 0.2,
-    "n_starts": 1,
-    "search_steps": 10,
+    "options": FitOptions(n_starts=1, search_steps=10),
     "tol": 1e-2,
     "early_stopping": SHARE,
 }
@@ -274,12 +273,12 @@ def test_what_cannot_be_is_refused_before_anything_grows(monkeypatch):
     monkeypatch.setattr("partialfair.trees.base_estimators.fit_trees", lambda *_: pytest.fail("it grew"))
     X, y, groups = people(300)
     with pytest.raises(InputError, match="alpha must be a number or 'auto', not 'automatic'"):
-        PartialFairTrees(grower(), alpha="automatic").fit(X, y, sensitive_features=groups)
+        PartialFairTrees(grower(), interval=(0, 1), alpha="automatic").fit(X, y, sensitive_features=groups)
     with pytest.raises(InputError, match="alpha must be"):
-        PartialFairTrees(grower(), alpha=-1).fit(X, y, sensitive_features=groups)
+        PartialFairTrees(grower(), interval=(0, 1), alpha=-1).fit(X, y, sensitive_features=groups)
     few = np.where(np.arange(300) < 3, "few", "many")
     with pytest.raises(InputError, match=r"compares alphas on \d+ rows held out: only group 'many' is"):
-        PartialFairTrees(grower(), alpha="auto").fit(X, y, sensitive_features=few)
+        PartialFairTrees(grower(), interval=(0, 1), alpha="auto").fit(X, y, sensitive_features=few)
     rare = np.where(np.arange(300) < 2, 1, 0)
     with pytest.raises(InputError, match=r"held out: y has only one class, 0; .*; or give alpha a number"):
         PartialFairTrees(grower(), constraint=None, alpha="auto").fit(X, rare)

@@ -24,7 +24,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 
-from partialfair import PartialFairClassifier, fairness_path, load_model, save_model
+from partialfair import FitOptions, PartialFairClassifier, fairness_path, load_model, save_model
 from partialfair.estimators import population
 from partialfair.exceptions import InputError
 from partialfair.metrics import partial_statistical_parity_difference
@@ -36,8 +36,7 @@ INTERVAL = (0.1, 0.6)
 QUICK: dict[str, Any] = {
     "interval": INTERVAL,
     "max_gap": 0.15,
-    "n_starts": 1,
-    "search_steps": 20,
+    "options": FitOptions(n_starts=1, search_steps=20),
     "tol": 1e-2,
 }
 
@@ -355,7 +354,9 @@ def test_a_path_grows_once_and_falls():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         path = fairness_path(
-            PartialFairTrees(grower(max_iter=5), interval=INTERVAL, n_starts=1, search_steps=20),
+            PartialFairTrees(
+                grower(max_iter=5), interval=INTERVAL, options=FitOptions(n_starts=1, search_steps=20)
+            ),
             X,
             y,
             sensitive_features=groups,
@@ -374,7 +375,7 @@ def test_a_path_grows_once_and_falls():
 def test_a_promise_about_new_people(monkeypatch):
     monkeypatch.setattr(population, "_TIGHTER", population._TIGHTER[::3])  # a third of the models
     X, y, groups = people(3000)
-    settings = QUICK | {"max_gap": 0.5, "search_steps": 5}
+    settings = QUICK | {"max_gap": 0.5, "options": FitOptions(search_steps=5)}
     trees = PartialFairTrees(grower(max_iter=2), **settings, enforce="population")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -424,11 +425,11 @@ def test_bad_input_is_refused_before_anything_grows(monkeypatch):
     with pytest.raises(InputError, match="only group 'a'"):
         trees.fit(X, y, sensitive_features=["a"] * 100)
     with pytest.raises(InputError, match="compares people with the same label"):
-        PartialFairTrees(HistGradientBoostingRegressor(), "equal_opportunity").fit(
+        PartialFairTrees(HistGradientBoostingRegressor(), "equal_opportunity", interval=(0, 1)).fit(
             X, X[:, 0], sensitive_features=groups
         )
     with pytest.raises(InputError, match="early_stopping"):
-        PartialFairTrees(grower(), early_stopping=1.5).fit(X, y, sensitive_features=groups)
+        PartialFairTrees(grower(), interval=(0, 1), early_stopping=1.5).fit(X, y, sensitive_features=groups)
     with pytest.raises(InputError, match="X has no rows"):
         trees.fit(X[:0], y[:0], sensitive_features=groups[:0])
     with pytest.raises(InputError, match="y has 99 rows"):

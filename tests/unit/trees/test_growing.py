@@ -122,4 +122,6 @@ def test_libraries_get_weights_as_they_were_given():
 
 def test_ragged_rows_are_refused():
     with pytest.raises(InputError, match="X has rows of different lengths"):
-        PartialFairTrees(lightgbm()).fit([[1.0, 2.0], [3.0]], [0, 1], sensitive_features=["a", "b"])
+        PartialFairTrees(lightgbm(), interval=(0, 1)).fit(
+            [[1.0, 2.0], [3.0]], [0, 1], sensitive_features=["a", "b"]
+        )
