@@ -1,6 +1,6 @@
 # Two commands on a fresh machine with Python >= 3.11 and make:  `make demo`  and  `make test`.
 # Each sets up what it needs in a virtual environment of its own (.venv; .venv-oldest for `make test-oldest`,
-# .venv-peers and .venv-fairgbm for `make bench-peers`).
+# .venv-comparison and .venv-fairgbm for `make bench-comparison`).
 
 PYTHON ?= python3
 VENV := .venv
@@ -11,7 +11,7 @@ IN_PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 SEED := $(or $(SEED),$(shell date +%s))
 APT := env DEBIAN_FRONTEND=noninteractive apt-get -qq
 
-.PHONY: help demo chromium test quick-tests lint coverage test-slow test-oldest bench reproduce bench-peers clean
+.PHONY: help demo chromium test quick-tests lint coverage test-slow test-oldest bench reproduce bench-comparison clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -74,7 +74,7 @@ test-oldest: ## every test but the slow ones on the oldest supported versions (t
 
 bench: $(VENV)/.dev ## the benchmarks; tables in benchmarks/results/
 	$(BIN)/python benchmarks/solvers.py
-	@$(PIP) -e '.[peers]'
+	@$(PIP) -e '.[comparison]'
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/path.py
 	$(BIN)/python benchmarks/outside.py
@@ -92,14 +92,14 @@ reproduce: $(VENV)/.dev ## the paper's figures and tables, in an hour on two cor
 	$(BIN)/partialfair reproduce all --jobs 2 --report --out build/results
 
 # Peers whose licence or size keeps them out of the other environments, and FairGBM, which needs an older scikit-learn.
-bench-peers: ## the benchmarks beside other libraries: solvers, trees, quantile matching; tables in benchmarks/results/
-	@test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
-	@.venv-peers/bin/python -m pip install --quiet -e . -r benchmarks/peers.txt
+bench-comparison: ## the benchmarks beside other libraries: solvers, trees, quantile matching; tables in benchmarks/results/
+	@test -x .venv-comparison/bin/python || $(PYTHON) -m venv .venv-comparison
+	@.venv-comparison/bin/python -m pip install --quiet -e . -r benchmarks/peers.txt
 	@test -x .venv-fairgbm/bin/python || $(PYTHON) -m venv .venv-fairgbm
 	@.venv-fairgbm/bin/python -m pip install --quiet -r benchmarks/fairgbm.txt
-	.venv-peers/bin/python benchmarks/peers.py
-	.venv-peers/bin/python benchmarks/tree_peers.py
-	.venv-peers/bin/python benchmarks/adjuster.py
+	.venv-comparison/bin/python benchmarks/peers.py
+	.venv-comparison/bin/python benchmarks/tree_peers.py
+	.venv-comparison/bin/python benchmarks/adjuster.py
 
 clean: ## remove what the other targets made
-	rm -rf .venv .venv-oldest .venv-peers .venv-fairgbm demo build dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-oldest .venv-comparison .venv-fairgbm demo build dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

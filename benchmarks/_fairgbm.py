@@ -2,7 +2,7 @@
 
 FairGBM 0.9.14 is a LightGBM of its own, and the last release. Its Python part calls scikit-learn with an
 argument that version 1.8 no longer knows (``force_all_finite``): growing ends in a TypeError. With 1.7 it
-works, on Linux. benchmarks/fairgbm.txt pins what it needs, `make bench-peers` installs that into
+works, on Linux. benchmarks/fairgbm.txt pins what it needs, `make bench-comparison` installs that into
 ``.venv-fairgbm``, and the Python found there runs this file: ``python benchmarks/_fairgbm.py FOLDER``.
 """
 
@@ -43,8 +43,8 @@ def versions_of(python: Path) -> str:
         if done.returncode == 0:
             return done.stdout.strip()
     raise SystemExit(
-        f"{python} cannot import FairGBM: `make bench-peers` makes that environment, --fairgbm names another "
-        "Python, and --peers leaves FairGBM out"
+        f"{python} cannot import FairGBM: `make bench-comparison` makes that environment, --fairgbm names "
+        "another Python, and --peers leaves FairGBM out"
     )
 
 

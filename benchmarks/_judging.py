@@ -16,7 +16,7 @@ from numba import njit
 
 from _data import CONSTRAINTS
 from partialfair import PartialFairClassifier
-from partialfair.exceptions import IdleThresholdWarning
+from partialfair.exceptions import ThresholdOutsideIntervalWarning
 from partialfair.metrics import partial_demographic_parity_difference, partial_statistical_parity_difference
 
 ROUNDING = 1e-12
@@ -156,7 +156,7 @@ class Case:
         }
         if self.kind == "pDP":
             with warnings.catch_warnings():  # a search may pass through scores that are all on one side of 0
-                warnings.simplefilter("ignore", IdleThresholdWarning)
+                warnings.simplefilter("ignore", ThresholdOutsideIntervalWarning)
                 return partial_demographic_parity_difference(None, scores, threshold=0.0, **asked)
         return partial_statistical_parity_difference(None, scores, **asked)
 

@@ -4,7 +4,7 @@ A logistic regression without the group is trained on each data set. Its scores 
 rows, on the paper's interval; gap, accuracy and AUC are those of the test rows, seconds those of fitting and
 of moving the training scores. The floor is the narrowest gap that scores without new ties can always reach.
 Rivals match whole distributions: our own ten lines, and EquiPy's and holisticai's where they are installed
-(benchmarks/peers.txt, `make bench-peers`; holisticai needs its extra ``bias``, for it imports jax and flax).
+(benchmarks/peers.txt, `make bench-comparison`; holisticai needs its extra ``bias``: jax and flax).
 holisticai compares every score with all of the other group at 100 values, in time that grows with the square
 of the rows: it is left out above 50,000.
 """

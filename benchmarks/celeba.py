@@ -124,13 +124,13 @@ def tried() -> list[tuple[Run, NetworkSettings]]:
     lagrangian = NetworkSettings()
     queues = replace(lagrangian, method="primal_dual")
     # Where there are five times as many functions, each has a fifth of the price.
-    gently = {"dual_step": 0.004, "penalty": 0.2}
+    gently = {"dual_lr": 0.004, "penalty": 0.2}
     by_curve = {
         (WHOLE, 50): (
             replace(queues, **gently),
-            replace(queues, dual_step=0.01, group_batches=False),
+            replace(queues, dual_lr=0.01, group_batches=False),
             replace(lagrangian, **gently),
-            replace(lagrangian, dual_step=0.01, penalty=1.0),
+            replace(lagrangian, dual_lr=0.01, penalty=1.0),
             lagrangian,
         ),
         (BAND, 10): (queues, lagrangian, replace(queues, group_batches=False)),

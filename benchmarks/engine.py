@@ -3,7 +3,7 @@
 Run ``python benchmarks/engine.py [--data DIR] [--only a9a law_school]``; data files as in docs/data.md. All
 scorers are linear with one coefficient vector per group (the paper's interactions), ``alpha=1e-4`` and, where
 there is a constraint, ``max_gap=.05`` on the interval of the data set, on the definition's scale. Peers come
-from ``pip install partialfair[peers]``; those that are missing are left out.
+from ``pip install partialfair[comparison]``; those that are missing are left out.
 
 - ours: ``PartialFairClassifier(enforce="surrogate")``, certified at 1e-4; and without a constraint
 - lagrangian: the same problem by an augmented Lagrangian with L-BFGS inside

@@ -80,7 +80,7 @@ def promise(folder: Path | None, n_splits: int, scale: str) -> dict[str, Any]:
             validation=(validation.X, validation.y, validation.groups),
             random_state=seed,
         )
-        bounds.append(path.to_frame()["gap_high"].min())
+        bounds.append(path.to_frame()["ci_high"].min())
         n_dominated += dominated(path)
         try:
             chosen = path.best(max_gap=0.1)

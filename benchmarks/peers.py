@@ -1,4 +1,4 @@
-"""Two peers that solve the same problem, in an environment of their own: `make bench-peers`.
+"""Two peers that solve the same problem, in an environment of their own: `make bench-comparison`.
 
 Run ``python benchmarks/peers.py [--data DIR] [--minutes 5] [--rungs 200 400]``; data as in docs/data.md.
 Model (with interactions), penalty, interval and ``max_gap`` are those of engine.py, and so are the columns:

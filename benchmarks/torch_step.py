@@ -39,7 +39,7 @@ class Steps:
         if constrained:
             constraint = StatisticalParity((0.2, 0.4), 0.1, "absolute", n_points=10)
             self.fair = PartialFairness(
-                constraint, groups.numpy(), free_passes=0.0, cuda_graph=cuda_graph
+                constraint, groups.numpy(), warmup_epochs=0.0, cuda_graph=cuda_graph
             ).cuda()
             parameters += self.fair.parameters()
         self.optimizer = torch.optim.AdamW(parameters, lr=1e-4, fused=True)

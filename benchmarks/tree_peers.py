@@ -1,4 +1,4 @@
-"""Our trees beside fairlearn's reductions over the same trees, and FairGBM: `make bench-peers`.
+"""Our trees beside fairlearn's reductions over the same trees, and FairGBM: `make bench-comparison`.
 
 Run ``python benchmarks/tree_peers.py [--only law_school] [--splits 3] [--data DIR]``; it goes on where it was
 stopped (``--fresh`` begins anew). Data files as in docs/data.md. All get the same rows and grow trees of
@@ -192,7 +192,7 @@ def ours(task: Task, aim: Aim) -> list[Model]:
     train, test = task.train, task.test
     start = time.perf_counter()
     path = fairness_path(
-        PartialFairTrees(task.model, aim.constraint, early_stopping=None, **aim.asked(train)),
+        PartialFairTrees(task.model, aim.constraint, validation_fraction=None, **aim.asked(train)),
         train.trees,
         train.y,
         sensitive_features=train.groups,

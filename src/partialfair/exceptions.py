@@ -4,15 +4,15 @@ from __future__ import annotations
 
 __all__ = [
     "DataFetchError",
-    "FarFromZeroWarning",
-    "IdleThresholdWarning",
     "InputError",
     "InputTypeError",
     "MissingExtraError",
-    "OverfittedGapWarning",
     "PenalizedFeatureWarning",
     "SmallGroupWarning",
+    "SmallSampleGapWarning",
     "SurrogateWarning",
+    "ThresholdOutsideIntervalWarning",
+    "UncenteredFeatureWarning",
     "UndefinedGapWarning",
     "UninformativeModelWarning",
 ]
@@ -34,15 +34,15 @@ class DataFetchError(InputError):
     """A data file could not be found, downloaded or verified; the message names the ways out."""
 
 
-class FarFromZeroWarning(UserWarning):
+class UncenteredFeatureWarning(UserWarning):
     """The mean of a feature is so large beside its standard deviation that few digits tell values apart."""
 
 
-class IdleThresholdWarning(UserWarning):
+class ThresholdOutsideIntervalWarning(UserWarning):
     """The threshold lies outside the interval of some group, where no score inside can change the gap."""
 
 
-class OverfittedGapWarning(UserWarning):
+class SmallSampleGapWarning(UserWarning):
     """The gap asked for in training is far narrower than so few people can show: others will see a wider."""
 
 

@@ -284,7 +284,7 @@ class TableModel:
         if not self.classifier.takes_tables:
             return encode(self.columns, table), groups
         # XGBoost was trained on numbered levels, see `tree_features`.
-        numbered = type(self.classifier.model_).__module__.startswith("xgboost.")
+        numbered = type(self.classifier.estimator_).__module__.startswith("xgboost.")
         return tree_features(self.columns, table, numbered_levels=numbered), groups
 
     def _check_columns(self, present: list[str]) -> None:

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from partialfair import metrics
-from partialfair.exceptions import IdleThresholdWarning, SmallGroupWarning, UndefinedGapWarning
-from partialfair.metrics import band_changes, fairness_report
+from partialfair.exceptions import SmallGroupWarning, ThresholdOutsideIntervalWarning, UndefinedGapWarning
+from partialfair.metrics import fairness_report, interval_changes
 
 EXACT = 1e-9
 INTERVAL = (0.05, 0.3)
@@ -33,7 +33,7 @@ def people(n_groups, seed=0, n=1500, ties=False):
 
 def quiet_report(y, scores, groups, **options):
     with warnings.catch_warnings():
-        for kind in (IdleThresholdWarning, SmallGroupWarning, UndefinedGapWarning):
+        for kind in (ThresholdOutsideIntervalWarning, SmallGroupWarning, UndefinedGapWarning):
             warnings.simplefilter("ignore", kind)
         settings = {
             "interval": INTERVAL,
@@ -125,7 +125,7 @@ def expected(y, scores, groups, interval, threshold, rank_within="group", weight
         ):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UndefinedGapWarning)
-                warnings.simplefilter("ignore", IdleThresholdWarning)
+                warnings.simplefilter("ignore", ThresholdOutsideIntervalWarning)
                 numbers[name, scale] = metric(y, scores, gap_scale=scale, **options)
     ranked = {"demographic_parity": [scores == scores]}
     labels = {"equal_opportunity": [y == 1], "equalized_odds": [y == 1, y == 0]}
@@ -172,8 +172,8 @@ def shown_changes(page):
 
 
 def assert_changes(page, before, after, groups, begin, end, weights=None):
-    """The table is that of `band_changes`; return how many enter."""
-    wanted = band_changes(
+    """The table is that of `interval_changes`; return how many enter."""
+    wanted = interval_changes(
         before, after, sensitive_features=groups, interval=(begin / 100, end / 100), sample_weight=weights
     )
     shown, unit = shown_changes(page), THOUSANDTH * (1 if weights is None else weights.max())

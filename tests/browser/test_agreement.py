@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from partialfair.datasets import make_admissions
-from partialfair.exceptions import IdleThresholdWarning
+from partialfair.exceptions import ThresholdOutsideIntervalWarning
 from partialfair.metrics import fairness_report
 from partialfair.metrics.catalogue import METRICS
 from tests.browser.pages import EXACT, details
@@ -75,7 +75,7 @@ def audited(request, tmp_path):
         encoding="utf-8",
         check=True,
     )
-    warnings.simplefilter("ignore", IdleThresholdWarning)
+    warnings.simplefilter("ignore", ThresholdOutsideIntervalWarning)
     report = fairness_report(
         frame.get("label"),
         frame["score"],
@@ -110,16 +110,16 @@ def test_five_outputs_have_the_same_numbers(audited, open_page):
             assert (np.nan if line[name] is None else line[name]) == same(row[name]), (metric, name)
         folded = static.locator("tbody tr").filter(has_text=described.title).locator("td").all_text_contents()
         shown = page.locator(f"td[data-metric='{metric}'][data-value]")
-        if np.isnan(row["value"]):
+        if np.isnan(row["gap"]):
             missing = report[metric].missing_text
             assert shown.text_content() == folded[0] == line["reason"] == missing
             assert missing in printed
             assert f"{described.title} {missing}" in notebook
             continue
-        assert float(shown.get_attribute("data-value")) == same(row["value"])
+        assert float(shown.get_attribute("data-value")) == same(row["gap"])
         beside = page.locator(f"td[data-metric='{metric}'][data-interval]")
         ends = [float(beside.get_attribute(f"data-{end}")) for end in ("low", "high")]
-        assert ends == same([row["low"], row["high"]])
+        assert ends == same([row["ci_low"], row["ci_high"]])
         gap, low, high = (described.text(row[name]) for name in ("value", "low", "high"))
         assert shown.text_content() == folded[0] == gap
         assert folded[1] == f"{low} – {high}"
@@ -128,4 +128,4 @@ def test_five_outputs_have_the_same_numbers(audited, open_page):
     assert report.verdict.headline in page.locator(".verdict").text_content()
     assert report.verdict.headline in notebook
     csv = pd.read_csv(directory / "made" / "metrics.csv", index_col="metric")
-    assert csv["value"].to_numpy() == same(frame["value"].to_numpy())
+    assert csv["gap"].to_numpy() == same(frame["gap"].to_numpy())

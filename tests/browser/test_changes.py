@@ -1,11 +1,11 @@
-"""Who enters and leaves the interval that is chosen: the page's numbers are those of `band_changes`."""
+"""Who enters and leaves the interval that is chosen: the page's numbers are those of `interval_changes`."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from partialfair.report import interval_changes
+from partialfair.report import collect_changes
 from tests.browser.conftest import violations
 from tests.browser.pages import (
     INTERVAL,
@@ -34,9 +34,7 @@ def changes_of(page_of):
         reports = {
             name: quiet_report(None, one, groups, sample_weight=weights) for name, one in scores.items()
         }
-        changes = interval_changes(
-            scores, sensitive_features=groups, interval=INTERVAL, sample_weight=weights
-        )
+        changes = collect_changes(scores, sensitive_features=groups, interval=INTERVAL, sample_weight=weights)
         return page_of(reports, audit={"changes": changes, "shown": len(scores) - 1}, **options)
 
     return opened

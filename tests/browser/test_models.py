@@ -71,7 +71,7 @@ def test_the_frontier_chooses_the_model(path, tmp_path, open_page):
         page.keyboard.press("Enter")
         assert f"{point.score:.3f}" in page.locator("#frontier-text").text_content()
         assert dots.nth(k).get_attribute("aria-pressed") == "true"
-        wanted = path.gap(point).value
+        wanted = path.gap(point).gap
         assert value(page, "statistical_parity") == pytest.approx(wanted, abs=EXACT)
     text = page.locator("main").text_content()
     for words in ("Who enters and leaves the interval", "stationarity", "max_gap", "converged"):

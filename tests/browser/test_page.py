@@ -37,10 +37,10 @@ def test_the_sentence_says_what_the_numbers_say(page_of):
         page, "Among ranks 10–60% from the top of each group, group 0 and group 1 differ by "
     )
     wanted = metrics.unfairness_map(scores, sensitive_features=groups, n_grid=100).at(0.1, 0.6)
-    assert f"{wanted.value:.3f}" in sentence
-    assert f"{wanted.low:.3f}" in sentence
+    assert f"{wanted.gap:.3f}" in sentence
+    assert f"{wanted.ci_low:.3f}" in sentence
     shares = [float(share) / 100 for share in re.findall(r"([\d.]+)% of", sentence)]
-    assert abs(shares[0] - shares[1]) == pytest.approx(wanted.value, abs=2e-3)
+    assert abs(shares[0] - shares[1]) == pytest.approx(wanted.gap, abs=2e-3)
     same = page_of(quiet_report(None, np.tile(np.arange(300.0), 2), np.repeat(["a", "b"], 300)))
     assert "do not differ in these data" in same.locator("#sentence").text_content()
 
@@ -150,7 +150,7 @@ def test_without_scripts_it_says_what_was_audited(page_of):
     text = page.locator("body").inner_text()
     assert "Without JavaScript" in text
     assert not page.locator("#bar").is_visible()
-    assert f"{report['statistical_parity'].value:.3f}" in text
+    assert f"{report['statistical_parity'].gap:.3f}" in text
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ def test_discrete_scores_are_bars_solid_inside_the_interval(page_of, higher):
     for begin, end in ((5, 30), (13, 78)):
         move_to(page, begin, end)
         assert page.locator("#densities polyline").count() == 0
-        inside = metrics.band_membership(
+        inside = metrics.interval_membership(
             scores, sensitive_features=groups, interval=(begin / 100, end / 100), higher_is_better=higher
         )
         wholes, solids = bar_heights(page, ":not(.inside)"), bar_heights(page, ".inside")

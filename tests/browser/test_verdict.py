@@ -50,7 +50,7 @@ def test_the_verdict_and_the_cards_have_the_figures_of_both_models(two_models):
         ("B", f"{moved.after.gap:.3f}"),
     ]
     assert card(page, "Gap: statistical parity (pSP)") == [
-        (name, f"{row.value:.3f}", f"{row.low:.3f} – {row.high:.3f}") for name, row in rows.items()
+        (name, f"{row.gap:.3f}", f"{row.ci_low:.3f} – {row.ci_high:.3f}") for name, row in rows.items()
     ]
     assert card(page, "Accuracy") == [("A", "0.800", ""), ("B", "0.700", "")]
     assert card(page, "Constraint") == [
@@ -120,13 +120,13 @@ def test_the_largest_gap_elsewhere_is_that_of_a_search(page_of, begin, end):
         wanted = largest_by_search(scores, groups, begin, end, scale)
         # Positions between thousandths add at most two thousandths of the ranks, of the interval's width.
         slack = 0.002 / ((end - begin) / 100 if scale == "interval" else 1)
-        assert wanted - EXACT <= found["value"] <= wanted + slack
+        assert wanted - EXACT <= found["gap"] <= wanted + slack
         interval = (found["i"] / 100, min(found["j"] / 100, 1.0))
         assert interval[1] <= begin / 100 + EXACT or interval[0] >= end / 100 - EXACT
         there = metrics.partial_statistical_parity_difference(
             None, scores, sensitive_features=groups, interval=interval, gap_scale=scale
         )
-        assert there == pytest.approx(found["value"], abs=1e-6)
+        assert there == pytest.approx(found["gap"], abs=1e-6)
 
 
 def test_groups_too_small_for_a_short_piece_are_not_compared_there(page_of):
@@ -148,8 +148,8 @@ def test_the_reports_interval_stands_beside_a_gap_only_where_it_was_audited(page
 
     assert set(kinds().values()) == {"interval"}
     row = report["statistical_parity"]
-    assert f"({row.low:.3f}" not in page.locator("#sentence").text_content()
-    assert f"95% interval: {row.low:.3f} – {row.high:.3f}" in page.locator("#sentence").text_content()
+    assert f"({row.ci_low:.3f}" not in page.locator("#sentence").text_content()
+    assert f"95% interval: {row.ci_low:.3f} – {row.ci_high:.3f}" in page.locator("#sentence").text_content()
     press(page, "move", "ArrowRight")
     page.wait_for_function("() => document.getElementById('sentence').textContent.includes('95% band')")
     assert page.locator("td[data-interval]").count() == 2  # the pairwise metrics, which are of all ranks
@@ -265,6 +265,6 @@ def test_without_scripts_the_verdict_is_there(tmp_path, open_page):
     (tmp_path / "page.html").write_text(audit_page({"A": report, "B": report}, shown=1), encoding="utf-8")
     page = open_page(tmp_path / "page.html", java_script_enabled=False)
     assert page.locator(".summary:visible").count() == 1
-    assert f"{report['statistical_parity'].value:.3f}" in page.locator(".summary:visible").text_content()
+    assert f"{report['statistical_parity'].gap:.3f}" in page.locator(".summary:visible").text_content()
     details(page, "As audited").locator("summary").click()
     assert details(page, "As audited").locator("table").is_visible()

@@ -88,7 +88,7 @@ def test_at_a_threshold_shares_above_it_are_alike(run, scores, tmp_path):
         (("--max-gap", 0.1, *BAND, "--json"), ["--json needs --out"]),
         (("--max-gap", 0.1, *BAND, "--max-knots", 1), ["--max-knots must be at least 10"]),
         (("--max-gap", 0.1, *BAND, "--score-range", 5, 6), ["outside --score-range"]),
-        (("--max-gap", 0.1, "--interval", 0, 0.001), ["--min-group 10", "widen the interval"]),
+        (("--max-gap", 0.1, "--interval", 0, 0.001), ["--min-group-size 10", "widen the interval"]),
         (("--apply", "map.json"), ["map.json"]),
         (("--apply", "map.json", "--max-gap", 0.1), ["--apply", "--max-gap cannot be given"]),
     ],

@@ -83,8 +83,8 @@ def test_the_numbers_are_those_of_the_metrics(run, people, scores, gap_scale, ra
             *arrays, pos_label=pos_label, **shared
         ),
     }
-    assert {name: row["value"] for name, row in found["metrics"].items()} == pytest.approx(expected)
-    assert all(row["low"] <= row["value"] <= row["high"] for row in found["metrics"].values())
+    assert {name: row["gap"] for name, row in found["metrics"].items()} == pytest.approx(expected)
+    assert all(row["ci_low"] <= row["gap"] <= row["ci_high"] for row in found["metrics"].values())
     assert (found["gap_scale"], found["pos_label"], found["omitted"]) == (gap_scale, pos_label, {})
     assert {group["group"] for group in found["groups"]} == set("fm")
 
@@ -176,14 +176,14 @@ def test_the_seed_decides_the_intervals_and_nothing_else(run, scores):
     first, again, other = (run("audit", scores, *COLUMNS, "--json", "--seed", s).json for s in (3, 3, 4))
     assert first == again
     rows = [found["metrics"]["statistical_parity"] for found in (first, other)]
-    assert rows[0]["value"] == rows[1]["value"]
-    assert rows[0]["high"] != rows[1]["high"]
+    assert rows[0]["gap"] == rows[1]["gap"]
+    assert rows[0]["ci_high"] != rows[1]["ci_high"]
 
 
 class TestGate:
     @pytest.mark.parametrize("metric", ["statistical_parity", "group_auc", "equalized_odds"])
     def test_it_fails_only_above_the_limit(self, run, scores, metric):
-        value = run("audit", scores, *CHOICES, "--json").json["metrics"][metric]["value"]
+        value = run("audit", scores, *CHOICES, "--json").json["metrics"][metric]["gap"]
         for limit, passed in ((1.0, True), (value, True), (0.99 * value, False), (0.0, False)):
             options = ("--fail-metric", metric, "--fail-above", limit, "--json")
             outcome = run("audit", scores, *CHOICES, *options)
@@ -215,7 +215,7 @@ def test_a_gate_on_a_metric_that_is_not_evaluated_says_so_and_fails(run, scores)
     assert "demographic parity (pDP) n/a (threshold outside the interval)" in said
     assert "gap n/a (threshold outside the interval), limit 0.1: NOT EVALUATED" in said
     record = run("audit", scores, *COLUMNS, *options, "--json").json
-    assert record["metrics"]["demographic_parity"]["value"] is None
+    assert record["metrics"]["demographic_parity"]["gap"] is None
     assert record["metrics"]["demographic_parity"]["reason"] == "n/a (threshold outside the interval)"
     assert record["metrics"]["statistical_parity"]["reason"] is None
     assert record["gate"]["passed"] is None
@@ -237,8 +237,8 @@ def test_out_writes_the_promised_files(run, scores, tmp_path):
     assert {*record.pop("files")} == FILES - {"audit.json"}
     assert record == run("audit", scores, *options, "--json").json
     table = pd.read_csv(out / "metrics.csv", index_col="metric")
-    assert table["value"].to_dict() == {
-        name: pytest.approx(row["value"]) for name, row in record["metrics"].items()
+    assert table["gap"].to_dict() == {
+        name: pytest.approx(row["gap"]) for name, row in record["metrics"].items()
     }
     for picture in out.glob("*.png"):
         pixels = image.imread(picture)[::3, ::3, :3]

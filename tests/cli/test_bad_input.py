@@ -166,7 +166,7 @@ def test_options(run, scores, options, words):
         (["audit", "scores.csv", *COLUMNS, "--seed", "-1"], "--seed"),
         (["audit", "scores.csv", *COLUMNS, "--seed", "9" * 20], "--seed"),
         (["audit", "scores.csv", *COLUMNS, "--nonsense"], "--nonsense"),
-        (["audit", "scores.csv", *COLUMNS, "--min-group", "few"], "--min-group"),
+        (["audit", "scores.csv", *COLUMNS, "--min-group-size", "few"], "--min-group-size"),
         (["audit", "scores.csv", *COLUMNS, "--interval"], "--interval"),
         (["audit", "scores.csv", *COLUMNS, "more.csv"], "more.csv"),
         (["audit", "scores.csv", *COLUMNS, "--\x1b[31mred"], "--\\x1b[31mred"),

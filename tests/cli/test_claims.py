@@ -23,13 +23,16 @@ def line_of(run, scores, metric, *options):
 class TestGate:
     @pytest.mark.parametrize("metric", ["statistical_parity", "demographic_parity"])
     @pytest.mark.parametrize(
-        ("fail_on", "decided_by"), [("estimate", "value"), ("exceeds", "at_least"), ("unproven", "at_most")]
+        ("fail_on", "decided_by"),
+        [("estimate", "value"), ("exceeds", "lower_bound"), ("inconclusive", "upper_bound")],
     )
     def test_one_number_decides(self, run, scores, metric, fail_on, decided_by):
         line = line_of(run, scores, metric)
-        assert 0 < line["low"] < line["at_least"] < line["value"] < line["at_most"] < line["high"] < 1
+        assert (
+            0 < line["ci_low"] < line["lower_bound"] < line["gap"] < line["upper_bound"] < line["ci_high"] < 1
+        )
         options = (*CHOICES, "--fail-metric", metric, "--fail-on", fail_on)
-        for number in ("at_least", "value", "at_most"):
+        for number in ("lower_bound", "value", "upper_bound"):
             for limit in (0.999 * line[number], line[number], 1.001 * line[number]):
                 outcome = run("audit", scores, *options, "--fail-above", limit, "--json")
                 gate, passed = outcome.json["gate"], line[decided_by] <= limit
@@ -40,28 +43,28 @@ class TestGate:
 
     def test_the_bounds_follow_the_confidence(self, run, scores):
         unsure, sure = (line_of(run, scores, "statistical_parity", "--confidence", p) for p in (0.6, 0.95))
-        assert sure["at_least"] < unsure["at_least"]
-        assert unsure["at_most"] < sure["at_most"]
+        assert sure["lower_bound"] < unsure["lower_bound"]
+        assert unsure["upper_bound"] < sure["upper_bound"]
 
     @pytest.mark.parametrize(
         ("fail_on", "limit", "words"),
         [
             ("exceeds", 0.01, "FAIL, shown to exceed it (p = "),
             ("exceeds", 0.99, "pass, not shown to exceed it (p = "),
-            ("unproven", 0.01, "FAIL, not shown to be at most that (p = "),
-            ("unproven", 0.99, "pass, shown to be at most that (p = "),
+            ("inconclusive", 0.01, "FAIL, not shown to be at most that (p = "),
+            ("inconclusive", 0.99, "pass, shown to be at most that (p = "),
         ],
     )
     def test_the_verdict_says_what_decided(self, run, scores, fail_on, limit, words):
         line = line_of(run, scores, "statistical_parity")
         outcome = run("audit", scores, *CHOICES, "--fail-above", limit, "--fail-on", fail_on)
         shown = " ".join(outcome.out.split())
-        side = {"exceeds": "at least", "unproven": "at most"}[fail_on]
+        side = {"exceeds": "at least", "inconclusive": "at most"}[fail_on]
         bound = f"{side} {line[side.replace(' ', '_')]:.3f} with 95% confidence"
         gap = f"gate (--fail-on {fail_on}): statistical parity (pSP) gap {line['value']:.3f}"
         assert f"{gap}, {bound}, limit {limit}: {words}" in shown
 
-    @pytest.mark.parametrize("fail_on", ["estimate", "exceeds", "unproven"])
+    @pytest.mark.parametrize("fail_on", ["estimate", "exceeds", "inconclusive"])
     def test_an_undefined_gap_does_not_pass(self, run, people, scores, fail_on):
         people.assign(hired=np.where(people["sex"] == "f", "no", people["hired"])).to_csv(scores, index=False)
         gate = ("--fail-metric", "equal_opportunity", "--fail-above", 1, "--fail-on", fail_on)
@@ -89,17 +92,17 @@ class TestGate:
             "--out",
             "out",
         )
-        gate = ("--fail-above", 0.1, "--fail-on", "unproven")
-        run(*train, *gate, "--test-size", 0).assert_refused("--fail-on unproven", "--test-size above 0")
+        gate = ("--fail-above", 0.1, "--fail-on", "inconclusive")
+        run(*train, *gate, "--test-size", 0).assert_refused("--fail-on inconclusive", "--test-size above 0")
         run(*train, "--fail-on", "exceeds").assert_refused("give --fail-above as well")
 
     def test_train_has_it_too(self, run, scores):
         train = ("train", scores, "--target", "hired", "--group", "sex", "--drop", "person", "--out", "out")
-        gate = ("--constraint", "none", "--fail-above", 0.3, "--fail-on", "unproven", "--json")
+        gate = ("--constraint", "none", "--fail-above", 0.3, "--fail-on", "inconclusive", "--json")
         outcome = run(*train, *gate)
         line = outcome.json["models"]["without a constraint"]["held out"]["metrics"]["statistical_parity"]
-        assert outcome.json["gate"]["decisive_value"] == line["at_most"]
-        assert outcome.code == (0 if line["at_most"] <= 0.3 else 1)
+        assert outcome.json["gate"]["decisive_value"] == line["upper_bound"]
+        assert outcome.code == (0 if line["upper_bound"] <= 0.3 else 1)
 
 
 class TestPairs:
@@ -111,18 +114,18 @@ class TestPairs:
             pairs = line["pairs"]
             assert {frozenset(pair["groups"]) for pair in pairs} == {*map(frozenset, combinations(names, 2))}
             assert len(pairs) == 6
-            values = [pair["value"] for pair in pairs]
+            values = [pair["gap"] for pair in pairs]
             assert values == sorted(values, reverse=True)
-            assert values[0] == pytest.approx(line["value"])
+            assert values[0] == pytest.approx(line["gap"])
             assert {*pairs[0]["groups"]} == {*line["worst_pair"]}
             assert pairs[0]["among"] == line["among"]
-            assert all(pair["low"] <= pair["value"] <= pair["high"] for pair in pairs)
+            assert all(pair["ci_low"] <= pair["gap"] <= pair["ci_high"] for pair in pairs)
         for pair in found["statistical_parity"]["pairs"]:
             rows = crossed.isin(pair["groups"])
             alone = metrics.partial_statistical_parity_difference(
                 None, people["score"][rows], sensitive_features=crossed[rows], interval=(0.05, 0.45)
             )
-            assert pair["value"] == pytest.approx(alone)
+            assert pair["gap"] == pytest.approx(alone)
         for pair in found["equalized_odds"]["pairs"]:
             rows = crossed.isin(pair["groups"])
             by_label = {
@@ -137,7 +140,7 @@ class TestPairs:
                 for kind, label in (("positives", "yes"), ("negatives", "no"))
             }
             assert pair["among"] == max(by_label, key=by_label.__getitem__)
-            assert pair["value"] == pytest.approx(by_label[pair["among"]])
+            assert pair["gap"] == pytest.approx(by_label[pair["among"]])
 
     def test_only_equalized_odds_compares_both_labels(self, run, scores):
         found = run("audit", scores, *CHOICES, "--json").json["metrics"]
@@ -153,12 +156,12 @@ class TestPairs:
             for line in table.itertuples()
         ]
         assert written == [
-            (name, pair["groups"], pair["value"], pair["low"], pair["high"], pair["among"])
+            (name, pair["groups"], pair["gap"], pair["ci_low"], pair["ci_high"], pair["among"])
             for name, line in found.items()
             for pair in line["pairs"]
         ]
         lines = pd.read_csv(tmp_path / "out" / "metrics.csv", index_col="metric")
-        for bound in ("at_least", "at_most"):
+        for bound in ("lower_bound", "upper_bound"):
             assert lines[bound].to_dict() == {name: line[bound] for name, line in found.items()}
 
     def test_compare_and_train_have_them(self, run, scores):
@@ -235,8 +238,8 @@ class TestClusters:
         found = run("audit", repeated, *CHOICES, "--clusters", "person", "--json").json
         together = found["metrics"]["statistical_parity"]
         assert found["clusters"] == {"column": "person", "n": 600}
-        assert together["value"] == pytest.approx(once["value"])
-        width, alone, wrong = (line["high"] - line["low"] for line in (together, once, many))
+        assert together["gap"] == pytest.approx(once["gap"])
+        width, alone, wrong = (line["ci_high"] - line["ci_low"] for line in (together, once, many))
         assert width == pytest.approx(alone, rel=0.25)
         assert wrong < 0.7 * width
         shown = " ".join(run("audit", repeated, *CHOICES, "--clusters", "person").out.split())
@@ -252,7 +255,7 @@ class TestClusters:
 
     def test_names_are_read_as_they_are_written(self, run, people, scores):
         people.assign(person=np.resize(["01", "1", "NA", "nan"], len(people))).to_csv(scores, index=False)
-        assert run("audit", scores, *COLUMNS, "--clusters", "person", "--min-group", 1, "--json").json[
+        assert run("audit", scores, *COLUMNS, "--clusters", "person", "--min-group-size", 1, "--json").json[
             "clusters"
         ] == {"column": "person", "n": 4}
 

@@ -159,7 +159,7 @@ def test_the_demo_trains_and_shows_before_and_after(run, tmp_path):
     record = json.loads((out / "path.json").read_text(encoding="utf-8"))
     before, *others = record["models"]
     assert before["max_gap"] is None
-    assert before["gap_low"] > 0.1  # surely apart without a constraint
+    assert before["ci_low"] > 0.1  # surely apart without a constraint
     assert all(model["satisfied"] for model in others)
     assert outcome.out.index("Before, no constraint") < outcome.out.index("After, max gap 0.1")
     assert "train fits one limit alone" in outcome.out  # why its model is not just that of the path

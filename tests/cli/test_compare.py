@@ -129,10 +129,15 @@ def test_differences_are_those_of_the_library(run, people, scores, new):
     told = second["difference_from_first"]
     assert list(told) == [row.metric for row in found.rows]
     for row in found.rows:
-        expected = {"low": row.low, "high": row.high, "at_most": row.at_most, "p_value": row.p_value}
+        expected = {
+            "low": row.ci_low,
+            "high": row.ci_high,
+            "upper_bound": row.upper_bound,
+            "p_value": row.p_value,
+        }
         assert {key: told[row.metric][key] for key in expected} == pytest.approx(expected)
         assert told[row.metric]["verdict"] == row.verdict
-        gaps = [model["metrics"][row.metric]["value"] for model in (first, second)]
+        gaps = [model["metrics"][row.metric]["gap"] for model in (first, second)]
         assert told[row.metric]["difference"] == pytest.approx(gaps[1] - gaps[0])
 
 
@@ -164,7 +169,7 @@ def test_groups_that_are_small_are_compared_as_they_are_audited(run, people, tmp
     found = run("compare", "old.csv", "new.csv", *COLUMNS, *BAND, "--small-groups", small, "--json").json
     first, second = found["models"]
     for metric, told in second["difference_from_first"].items():
-        gaps = [model["metrics"][metric]["value"] for model in (first, second)]
+        gaps = [model["metrics"][metric]["gap"] for model in (first, second)]
         assert told["difference"] == pytest.approx(gaps[1] - gaps[0])
 
 

@@ -116,8 +116,10 @@ def test_a_model_that_breaks_its_promise_is_refused(run):
     assert clf.result_.satisfied is False
     run("--version")
     save_model(clf, "model.skops")
-    run("export", "model.skops", "model.onnx").assert_refused_elsewhere("promise", "--use-unkept exports it")
-    assert run("export", "model.skops", "model.onnx", "--use-unkept").code == 0
+    run("export", "model.skops", "model.onnx").assert_refused_elsewhere(
+        "promise", "--allow-infeasible exports it"
+    )
+    assert run("export", "model.skops", "model.onnx", "--allow-infeasible").code == 0
 
 
 def test_bad_targets(run, people):

@@ -75,7 +75,7 @@ class TestIntervals:
         wanted = gap_of(
             None, people["score"], sensitive_features=people["sex"], interval=[(0.1, 0.2), (0.6, 0.8)]
         )
-        assert found["metrics"]["statistical_parity"]["value"] == pytest.approx(wanted)
+        assert found["metrics"]["statistical_parity"]["gap"] == pytest.approx(wanted)
 
     def test_by_group(self, run, scores, people):
         by_group = ("--interval", "f=0.1", 0.3, "--interval", "m=0.2", 0.4)
@@ -87,7 +87,7 @@ class TestIntervals:
             sensitive_features=people["sex"],
             interval={"f": (0.1, 0.3), "m": (0.2, 0.4)},
         )
-        assert found["metrics"]["statistical_parity"]["value"] == pytest.approx(wanted)
+        assert found["metrics"]["statistical_parity"]["gap"] == pytest.approx(wanted)
 
     def test_the_sentence_names_both_intervals(self, run, scores):
         by_group = ("--interval", "f=0.1", 0.3, "--interval", "m=0.2", 0.4)
@@ -109,20 +109,20 @@ class TestIntervals:
         found = run(*auto, "--json").json
         choice = choose_interval(people["score"], sensitive_features=people["sex"], threshold=0.5)
         told = found["interval_choice"]
-        assert (told["gap"], told["low"], told["high"]) == (choice.gap, choice.low, choice.high)
+        assert (told["gap"], told["ci_low"], told["ci_high"]) == (choice.gap, choice.ci_low, choice.ci_high)
         assert told["positions"] == len(choice.candidates)
         unsure = run(*auto, "--confidence", 0.8, "--json").json["interval_choice"]
         assert unsure["confidence"] == 0.8
-        assert told["low"] < unsure["low"]
-        assert told["low"] < told["gap"]
+        assert told["ci_low"] < unsure["ci_low"]
+        assert told["ci_low"] < told["gap"]
         row = found["metrics"]["statistical_parity"]
-        assert told["gap"] == pytest.approx(row["value"])
+        assert told["gap"] == pytest.approx(row["gap"])
         assert found["notes"][0].startswith("the interval was chosen for its large gap")
         assert "allow for it" in found["notes"][0]
         assert "chosen for its large gap" in " ".join(run(*auto).out.split())
         gate = ("--fail-above", 0.1, "--fail-on")
         run(*auto, *gate, "exceeds").assert_refused("--fail-on exceeds", "--interval auto", "same rows")
-        assert run(*auto, *gate, "unproven").code == 1
+        assert run(*auto, *gate, "inconclusive").code == 1
         given = run("audit", scores, *COLUMNS, "--interval", 0.1, 0.35, "--json").json
         assert given["interval_choice"] is None
         assert not any("chosen" in note for note in given["notes"])
@@ -148,9 +148,9 @@ class TestIntervals:
 
     def test_auto_is_refused_before_any_fit(self, run, tmp_path, no_fits):
         model_table(120).to_csv(tmp_path / "table.csv", index=False)
-        run(*TRAIN, "--interval", "auto").assert_refused("rows held out", "--min-group")
-        run(*TRAIN, "--interval", "auto", "--test-size", 0, "--min-group", 50).assert_refused(
-            "--min-group 50"
+        run(*TRAIN, "--interval", "auto").assert_refused("rows held out", "--min-group-size")
+        run(*TRAIN, "--interval", "auto", "--test-size", 0, "--min-group-size", 50).assert_refused(
+            "--min-group-size 50"
         )
 
 
@@ -177,27 +177,27 @@ class TestSmallGroups:
         record = run("audit", "scores.csv", *COLUMNS, *BAND, "--json").json
         large = file[file["sex"].isin(["big", "large"])]
         wanted = gap_of(None, large["score"], sensitive_features=large["sex"], interval=(0.1, 0.4))
-        assert record["metrics"]["statistical_parity"]["value"] == pytest.approx(wanted)
+        assert record["metrics"]["statistical_parity"]["gap"] == pytest.approx(wanted)
         assert {group["group"] for group in record["small_groups"]} == {"two", "twenty"}
 
     def test_kept_on_request(self, run, file):
         record = run("audit", "scores.csv", *COLUMNS, *BAND, "--small-groups", "keep", "--json").json
         wanted = gap_of(None, file["score"], sensitive_features=file["sex"], interval=(0.1, 0.4))
-        assert record["metrics"]["statistical_parity"]["value"] == pytest.approx(wanted)
-        fewer = run("audit", "scores.csv", *COLUMNS, *BAND, "--min-group", 5, "--json").json
+        assert record["metrics"]["statistical_parity"]["gap"] == pytest.approx(wanted)
+        fewer = run("audit", "scores.csv", *COLUMNS, *BAND, "--min-group-size", 5, "--json").json
         assert {group["group"] for group in fewer["groups"]} == {"big", "large", "twenty"}
 
     def test_merged_on_request(self, run, file):
-        options = ("--interval", 0, 0.5, "--small-groups", "merge", "--min-group", 11)
+        options = ("--interval", 0, 0.5, "--small-groups", "merge", "--min-group-size", 11)
         record = run("audit", "scores.csv", *COLUMNS, *options, "--json", "--out", "out").json
         together = file["sex"].replace({"two": "small groups", "twenty": "small groups"})
         wanted = gap_of(None, file["score"], sensitive_features=together, interval=(0.0, 0.5))
-        assert record["metrics"]["statistical_parity"]["value"] == pytest.approx(wanted)
+        assert record["metrics"]["statistical_parity"]["gap"] == pytest.approx(wanted)
         assert {group["group"] for group in record["groups"]} == {"big", "large", "small groups"}
 
     def test_fewer_than_two_judged(self, run, file):
-        run("audit", "scores.csv", *COLUMNS, *BAND, "--min-group", 100).assert_refused(
-            "effective members", "--min-group", "--small-groups keep"
+        run("audit", "scores.csv", *COLUMNS, *BAND, "--min-group-size", 100).assert_refused(
+            "effective members", "--min-group-size", "--small-groups keep"
         )
 
     def test_compare_judges_the_same(self, run, file):
@@ -281,7 +281,7 @@ class TestMissingGroups:
         record = run("audit", "scores.csv", *COLUMNS, *BAND, "--missing-groups", "ignore", "--json").json
         known = gone.dropna(subset=["sex"])
         wanted = gap_of(None, known["score"], sensitive_features=known["sex"], interval=(0.1, 0.4))
-        assert record["metrics"]["statistical_parity"]["value"] == pytest.approx(wanted)
+        assert record["metrics"]["statistical_parity"]["gap"] == pytest.approx(wanted)
 
     def test_in_training_they_count_in_the_loss(self, run, tmp_path):
         table = model_table()
@@ -301,8 +301,8 @@ class TestLowIsGood:
         low = run("audit", "low.csv", *options, "--threshold", -0.5, "--lower-is-better").json
         for name, row in high["metrics"].items():
             mirrored = low["metrics"][name]
-            assert mirrored["value"] == pytest.approx(row["value"])
-            assert mirrored["high"] == pytest.approx(row["high"])
+            assert mirrored["gap"] == pytest.approx(row["gap"])
+            assert mirrored["ci_high"] == pytest.approx(row["ci_high"])
         assert low["metrics"]["demographic_parity"]["score"] == -0.5
         shown = " ".join(run("audit", "low.csv", *options[:-1], "--lower-is-better").out.split())
         assert "from the best, the lowest scores (score percentiles 10–40)" in shown
@@ -377,23 +377,23 @@ class TestPromises:
         outcome = run(*self.asked(0.01))
         assert outcome.code == 1
         assert "Constraint NOT satisfied" in outcome.out
-        assert "--use-unkept" in outcome.out
+        assert "--allow-infeasible" in outcome.out
         assert Path("out/model.skops").read_bytes() == good
         record = json.loads(Path("out/train.json").read_text())
-        assert record["model"] == "model.unkept.skops"
+        assert record["model"] == "model.infeasible.skops"
         assert record["fit"]["satisfied"] is False
-        run("predict", "out", "table.csv", "--out", "s.csv").assert_refused_elsewhere("--use-unkept")
+        run("predict", "out", "table.csv", "--out", "s.csv").assert_refused_elsewhere("--allow-infeasible")
         renamed = Path("renamed.skops")
-        renamed.write_bytes(Path("out/model.unkept.skops").read_bytes())  # the file says it, not its name
+        renamed.write_bytes(Path("out/model.infeasible.skops").read_bytes())  # the file says it, not its name
         refused = run("predict", renamed, "table.csv", "--out", "s.csv")
         refused.assert_refused_elsewhere("does not keep its promise", "0.01")
-        assert run("predict", "out", "table.csv", "--out", "s.csv", "--use-unkept").code == 0
+        assert run("predict", "out", "table.csv", "--out", "s.csv", "--allow-infeasible").code == 0
         assert run("predict", "out/model.skops", "table.csv", "--out", "s.csv").code == 0
 
     def test_what_an_earlier_run_left_is_said(self, run, hopeless):
         run(*self.asked(1))
         assert "of an earlier run, and left as it was: model.skops" in run(*self.asked(0.01)).out
-        assert "of an earlier run, and left as it was: model.unkept.skops" in run(*self.asked(1)).out
+        assert "of an earlier run, and left as it was: model.infeasible.skops" in run(*self.asked(1)).out
 
     def test_the_headline_is_about_the_gap_that_was_asked_for(self, run, tmp_path):
         model_table().to_csv(tmp_path / "table.csv", index=False)
@@ -440,7 +440,7 @@ class TestHeldOut:
         columns = ("--group", "region", "--label", "hired", "--threshold", 0, *BAND, "--seed", 5, "--json")
         for score, model in (
             ("score", "with the constraint"),
-            ("score without the constraint", "without the constraint"),
+            ("score_unconstrained", "without the constraint"),
         ):
             audited = run("audit", "out/held_out.csv", "--score", score, *columns).json
             assert audited["metrics"] == record["models"][model]["held out"]["metrics"]

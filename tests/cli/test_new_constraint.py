@@ -72,7 +72,7 @@ def test_an_estimator_keeps_its_exact_promise(applicants):
     assert percents(free, applicants) > 10
 
 
-@pytest.mark.filterwarnings("ignore::partialfair.exceptions.IdleThresholdWarning")
+@pytest.mark.filterwarnings("ignore::partialfair.exceptions.ThresholdOutsideIntervalWarning")
 @pytest.mark.parametrize(("by", "n_jobs"), [("name", None), ("object", 2)])
 def test_a_path_is_judged_by_its_metric(applicants, by, n_jobs):
     X, y = features(applicants)
@@ -90,35 +90,35 @@ def test_a_path_is_judged_by_its_metric(applicants, by, n_jobs):
     )
     assert path.record.metric == NAME
     for point in path.points:
-        assert path.gap(point).value == pytest.approx(percents(point.model, applicants))
+        assert path.gap(point).gap == pytest.approx(percents(point.model, applicants))
         assert point.training_gap == pytest.approx(percents(point.model, applicants))
         assert point.unconstrained or point.training_gap <= point.max_gap + 1e-9
     page = path.to_html()
     assert TITLE in page
     lines = [model["audited"][NAME] for model in data_of(page)["models"]]
-    assert [line[1] for line in lines] == [f"{path.gap(point).value:.4g}" for point in path.points]
+    assert [line[1] for line in lines] == [f"{path.gap(point).gap:.4g}" for point in path.points]
     chosen = path.best(20)  # percents: more than 1 may be asked for
-    assert next(path.gap(point).high for point in path.points if point.model is chosen) <= 20
+    assert next(path.gap(point).ci_high for point in path.points if point.model is chosen) <= 20
 
 
 def test_a_report_and_its_page_have_a_line_for_the_metric_if_asked(applicants):
     scores, people = applicants["test"], applicants["sex"]
     settings = {"sensitive_features": people, "interval": BAND, "threshold": 0.0, "random_state": 0}
     usual = fairness_report(None, scores, **settings)
-    assert NAME not in [row.metric for row in usual.rows]
+    assert NAME not in [row.metric for row in usual.metrics]
     assert NAME not in usual.omitted
     report = fairness_report(None, scores, **settings, metrics=report_metrics(NAME))
-    assert [row.metric for row in report.rows] == [*(row.metric for row in usual.rows), NAME]
+    assert [row.metric for row in report.metrics] == [*(row.metric for row in usual.metrics), NAME]
     assert report.joint_confidence < usual.joint_confidence
     row, share = report[NAME], report["demographic_parity"]
-    assert row.value == pytest.approx(100 * share.value)
-    assert row.low <= row.value <= row.high
+    assert row.gap == pytest.approx(100 * share.gap)
+    assert row.ci_low <= row.gap <= row.ci_high
     assert report.worst.metric != NAME  # percents are not comparable with shares
     page = audit_page(report)
-    assert data_of(page)["models"][0]["audited"][NAME][:2] == [TITLE, f"{row.value:.4g}"]
-    assert f'<th scope="row">{TITLE}</th><td>{row.value:.4g}</td>' in page  # without a script, too
+    assert data_of(page)["models"][0]["audited"][NAME][:2] == [TITLE, f"{row.gap:.4g}"]
+    assert f'<th scope="row">{TITLE}</th><td>{row.gap:.4g}</td>' in page  # without a script, too
     alone = fairness_report(None, scores, sensitive_features=people, metrics=["group_auc", NAME])
-    assert [row.metric for row in alone.rows] == ["group_auc"]
+    assert [row.metric for row in alone.metrics] == ["group_auc"]
     assert alone.omitted == {NAME: "needs a threshold"}
     for unknown in ("group_auc", ["group_auk"]):
         with pytest.raises(InputError, match="metrics must be a list of some of statistical_parity"):
@@ -140,9 +140,9 @@ def test_the_command_line_trains_by_it_and_reports_it(run, applicants, tmp_path,
     assert data_of((tmp_path / "train.html").read_text())["models"][1]["audited"][NAME][0] == TITLE
     record = run("train", *table, "--max-gap", 5, "--test-size", 0, "--json").json
     rows = record["models"]["with the constraint"]["training"]["metrics"]
-    assert record["fit"]["exact_training_gap"] == pytest.approx(rows[NAME]["value"])
-    assert rows[NAME]["value"] == pytest.approx(100 * rows["demographic_parity"]["value"])
-    assert rows[NAME]["value"] <= 5
+    assert record["fit"]["exact_training_gap"] == pytest.approx(rows[NAME]["gap"])
+    assert rows[NAME]["gap"] == pytest.approx(100 * rows["demographic_parity"]["gap"])
+    assert rows[NAME]["gap"] <= 5
     outcome = run("path", *table, "--max-gaps", "5,20", "--report", "path.html")
     assert outcome.code == 0, outcome.err
     assert f"{TITLE} at ranks" in " ".join(outcome.out.split())
@@ -162,7 +162,7 @@ def test_the_command_line_audits_by_it(run, applicants, tmp_path):
     audit = ("audit", "table.csv", "--score", "test", "--group", "sex", "--threshold", 0)
     assert NAME not in run(*audit, "--json").json["metrics"]
     gated = run(*audit, "--json", "--fail-metric", NAME, "--fail-above", 100)
-    gap = gated.json["metrics"][NAME]["value"]
+    gap = gated.json["metrics"][NAME]["gap"]
     for limit, code in ((gap + 0.1, 0), (gap - 0.1, 1)):
         outcome = run(*audit, "--fail-metric", NAME, "--fail-above", limit)
         assert outcome.code == code

@@ -66,13 +66,13 @@ def test_audit_finds_what_train_printed(run, tmp_path):
     scored = pd.read_csv(tmp_path / "out" / "out_of_fold.csv")
     for name, column in (
         ("with the constraint", "score"),
-        ("without the constraint", "score without the constraint"),
+        ("without the constraint", "score_unconstrained"),
     ):
         told = record["models"][name]["out of fold"]
         gap = partial_statistical_parity_difference(
             None, scored[column], sensitive_features=scored["sex"], interval=(0.1, 0.9)
         )
-        assert told["metrics"]["statistical_parity"]["value"] == pytest.approx(gap)
+        assert told["metrics"]["statistical_parity"]["gap"] == pytest.approx(gap)
         assert told["accuracy"] == ((scored[column] > 0) == (scored["hired"] == "yes")).mean()
 
 
@@ -103,7 +103,7 @@ def test_rows_of_a_person_stay_together(run, table, tmp_path):
         *together,
     ).json
     row = held["models"]["with the constraint"]["held out"]["metrics"]["statistical_parity"]
-    assert row["high"] == pytest.approx(found["metrics"]["statistical_parity"]["high"])
+    assert row["ci_high"] == pytest.approx(found["metrics"]["statistical_parity"]["ci_high"])
 
 
 def test_a_path_out_of_fold(run, table, tmp_path):
@@ -160,9 +160,12 @@ def _wider(gap):
         (["train", "--cv", 1], ["--cv must be at least 2"]),
         (["train", "--cv", 5, "--test-size", 0.2], ["--cv judges", "--test-size"]),
         (["train", "--cv", 5, "--population"], ["--population", "--cv measures those of several"]),
-        (["train", "--cv", 5, "--fail-above", 0.1, "--fail-on", "unproven"], ["--fail-on unproven", "--cv"]),
+        (
+            ["train", "--cv", 5, "--fail-above", 0.1, "--fail-on", "inconclusive"],
+            ["--fail-on inconclusive", "--cv"],
+        ),
         (["path", "--max-gaps", 0.1, "--cv", 5, "--best", 0.3], ["--best promises", "--cv"]),
-        (["path", "--max-gaps", 0.1, "--cv", 5, "--validation", 0.3], ["--cv judges", "--validation"]),
+        (["path", "--max-gaps", 0.1, "--cv", 5, "--test-size", 0.3], ["--cv judges", "--test-size"]),
         (["train", "--cv", 301, "--clusters", "person"], ["301 folds", "there are 300"]),
         (["train", "--clusters", "sex"], ["column 'sex' is given to both --group and --clusters"]),
         (["train", "--clusters", "nobody"], ["nobody"]),

@@ -56,7 +56,7 @@ def test_a_violation_next_to_the_interval_is_one(run, file, monkeypatch):
                 result,
                 status=type(result.status).NO_FEASIBLE_POINT,
                 outside_gaps=(*result.outside_gaps[:-1], larger),
-                obstacle="at ranks next to it; outside='free' sets no limit there",
+                infeasibility="at ranks next to it; outside='free' sets no limit there",
             )
         return earlier
 
@@ -65,7 +65,7 @@ def test_a_violation_next_to_the_interval_is_one(run, file, monkeypatch):
     assert outcome.code == 1
     assert "Constraint NOT satisfied" in outcome.out
     assert "--outside free sets no limit there" in " ".join(outcome.out.split())
-    assert (file.parent / "out" / "model.unkept.skops").exists()
+    assert (file.parent / "out" / "model.infeasible.skops").exists()
     assert not (file.parent / "out" / "model.skops").exists()
 
 

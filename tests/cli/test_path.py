@@ -91,7 +91,7 @@ class TestPath:
         for model in models:
             assert model["status"] == "converged"
             assert model["training_gap"] <= (model["max_gap"] or 1.0)
-            assert model["gap_low"] <= model["gap"] <= model["gap_high"]
+            assert model["ci_low"] <= model["gap"] <= model["ci_high"]
             assert set(model["worst_pair"]) == {"f", "m"}
         rows = record["rows"]
         assert rows["training"] + rows["held out"] == 500
@@ -125,7 +125,7 @@ class TestPath:
 
     def test_the_numbers_are_those_of_the_rows_held_out(self, run, file, table):
         """Half of the rows are held out; training gap and gap are those of complementary halves."""
-        options = ("--max-gaps", 0.3, "--best", 1, "--validation", 0.5, "--scoring", "roc_auc", "--json")
+        options = ("--max-gaps", 0.3, "--best", 1, "--test-size", 0.5, "--scoring", "roc_auc", "--json")
         record = run(*BASIC, *options, "--drop", "weight", "--out", "out").json
         line = _chosen(record)
         model = load_model(file.parent / "out" / "model.skops")
@@ -163,7 +163,7 @@ class TestPath:
 
     def test_weights_count_on_the_rows_held_out(self, run, file, table):
         """A weight of 2 is the row twice, in every number."""
-        options = ("--max-gaps", 0.3, "--scoring", "accuracy", "--json", "--best", 1, "--validation", 0.5)
+        options = ("--max-gaps", 0.3, "--scoring", "accuracy", "--json", "--best", 1, "--test-size", 0.5)
         line = _chosen(run(*BASIC, *options, "--weight", "weight", "--out", "out").json)
         scores = load_model(file.parent / "out" / "model.skops").decision_function(table)
         half = _halves(table, seed=0)[1]
@@ -190,8 +190,8 @@ class TestPath:
         models = train["models"]
         for line, name in zip(path["models"], ("without the constraint", "with the constraint"), strict=True):
             row = models[name]["held out"]["metrics"]["statistical_parity"]
-            shown = (line["gap"], line["gap_low"], line["gap_high"])
-            assert shown == (row["value"], row["low"], row["high"])
+            shown = (line["gap"], line["ci_low"], line["ci_high"])
+            assert shown == (row["gap"], row["ci_low"], row["ci_high"])
         for part in ("difference_from_unconstrained", "outside_the_interval"):
             assert path[part] == train[part]
 
@@ -262,9 +262,9 @@ class TestNoModel:
         (["--max-gaps", "nan"], ["--max-gaps"]),
         (["--alphas", "0.1,x"], ["--alphas", "'0.1,x'"]),
         (["--alphas", "-1"], ["--alphas"]),
-        (["--validation", 0], ["--validation"]),
-        (["--validation", 0.95], ["--validation must lie in (0, 0.9], not 0.95"]),
-        (["--validation", 0.0001], ["--validation 0.0001", "0 rows held out"]),
+        (["--test-size", 0], ["--test-size"]),
+        (["--test-size", 0.95], ["--test-size must lie in (0, 0.9], not 0.95"]),
+        (["--test-size", 0.0001], ["--test-size 0.0001", "0 rows held out"]),
         (["--scoring", "r2"], ["--scoring", "accuracy", "r2"]),
         (["--best", 2], ["--best"]),
         (["--confidence", 1], ["--confidence"]),
@@ -273,7 +273,7 @@ class TestNoModel:
         (["--constraint", "none"], ["--constraint none", "train"]),
         (["--constraint", "nonsense"], ["--constraint", "statistical_parity"]),
         (["--interval", 0.5, 0.1], ["interval", "reversed"]),
-        (["--validation", 0.02], ["at least 10", "--validation"]),
+        (["--test-size", 0.02], ["at least 10", "--test-size"]),
         (["--time-limit", 0], ["--time-limit"]),
         (["--target", "nonsense"], ["table.csv has no column 'nonsense'"]),
         (["--drop", "sex"], ["'sex'", "--group", "--drop"]),
@@ -292,7 +292,7 @@ def test_an_out_that_is_a_file(run, file, tmp_path):
 
 
 def _halves(table: pd.DataFrame, seed: int) -> list[np.ndarray]:
-    """Rows for training and held out at ``--validation 0.5``: of every group and label, in drawn order."""
+    """Rows for training and held out at ``--test-size 0.5``: of every group and label, in drawn order."""
     shuffled = np.random.default_rng(seed).permutation(len(table))
     held_out = np.zeros(len(table), dtype=bool)
     for _, members in table.iloc[shuffled].groupby(["sex", "hired"]):

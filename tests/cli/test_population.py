@@ -37,7 +37,7 @@ def test_the_record_has_the_figures(run):
     told = record["fit"]["population"]
     assert record["fit"]["satisfied"] is told["certified"] is True
     assert record["settings"]["enforce"] == "population"
-    assert told["at_most"] <= told["max_gap"] == 0.5
+    assert told["upper_bound"] <= told["max_gap"] == 0.5
     assert told["n_models"] == 3
 
 
@@ -52,7 +52,7 @@ def test_an_honest_no(run, tmp_path):
     ):
         assert words in said
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert "model.unkept.skops" in names
+    assert "model.infeasible.skops" in names
     assert "model.skops" not in names
     refused = run("predict", "out", "table.csv", "--out", "scores.csv")
     assert refused.code == 2

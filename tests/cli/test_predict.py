@@ -101,7 +101,7 @@ class TestPredict:
         gap = partial_statistical_parity_difference(
             None, model.decision_function(new), sensitive_features=new["sex"], interval=(0.1, 0.5)
         )
-        assert audit["metrics"]["statistical_parity"]["value"] == pytest.approx(gap, abs=1e-12)
+        assert audit["metrics"]["statistical_parity"]["gap"] == pytest.approx(gap, abs=1e-12)
 
     def test_ways_out(self, run, trained, table, tmp_path):
         """Standard output, a file, a Parquet file, from Parquet: the same table."""

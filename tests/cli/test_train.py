@@ -59,7 +59,7 @@ class TestTrain:
         assert right == pytest.approx(
             640 * parts["training"]["accuracy"] + 160 * parts["held out"]["accuracy"]
         )
-        assert parts["training"]["metrics"]["statistical_parity"]["value"] == pytest.approx(
+        assert parts["training"]["metrics"]["statistical_parity"]["gap"] == pytest.approx(
             record["fit"]["exact_training_gap"]
         )
 
@@ -70,14 +70,14 @@ class TestTrain:
         gap = partial_statistical_parity_difference(
             None, scores, sensitive_features=table["sex"], interval=(0.1, 0.5)
         )
-        assert found["metrics"]["statistical_parity"]["value"] == pytest.approx(gap)
+        assert found["metrics"]["statistical_parity"]["gap"] == pytest.approx(gap)
         assert found["accuracy"] == pytest.approx(np.mean((scores > 0) == (table["hired"] == "yes")))
         assert found["auc"] == pytest.approx(roc_auc_score(table["hired"] == "yes", scores))
 
     def test_the_constraint_narrows_the_gap(self, run, file):
         models = run(*TRAIN, "--max-gap", 0.05, "--json", "--out", "out").json["models"]
         free, fair = (
-            models[name]["training"]["metrics"]["statistical_parity"]["value"]
+            models[name]["training"]["metrics"]["statistical_parity"]["gap"]
             for name in ("without the constraint", "with the constraint")
         )
         assert fair < free / 2

@@ -48,7 +48,7 @@ class TestTrainRefuses:
             (["--interval", 0.7], ["--interval must be two numbers LOW HIGH", "'0.7'"]),
             (["--interval", 0.7, "x"], ["--interval must be two numbers LOW HIGH", "'0.7 x'"]),
             (["--interval", 0.6, 0.7, "--report", "r.html"], ["--report shows one interval"]),
-            (["--min-group", 0], ["--min-group"]),
+            (["--min-group-size", 0], ["--min-group-size"]),
             (["--group-terms", "intercept", "--small-groups", "merge"], ["--small-groups merge"]),
             (["--group-terms", "intercept", "--missing-groups", "ignore"], ["--missing-groups"]),
         ],
@@ -62,9 +62,9 @@ class TestTrainRefuses:
         [
             (
                 ["--interval", 0, 0.001],
-                ["rows held out", "too small to evaluate", "--test-size", "--min-group"],
+                ["rows held out", "too small to evaluate", "--test-size", "--min-group-size"],
             ),
-            (["--interval", 0, 0.001, "--test-size", 0], ["no group is large enough", "--min-group 10"]),
+            (["--interval", 0, 0.001, "--test-size", 0], ["no group is large enough", "--min-group-size 10"]),
             (
                 ["--interval", "x=0.1", 0.2, "--interval", "f=0.1", 0.2],
                 ["group 'x'", "not in the data", "'f', 'm'"],
@@ -86,7 +86,7 @@ class TestTrainRefuses:
             (
                 lambda f: {"sex": np.where(f.index < 3, "f", "m")},
                 ["--test-size", 0],
-                ["only group 'm' is large enough", "'f' has 1 effective", "--min-group 10"],
+                ["only group 'm' is large enough", "'f' has 1 effective", "--min-group-size 10"],
             ),
             (
                 lambda f: {"hired": np.where((f["sex"] == "f") & (f.index > 9), "no", f["hired"])},

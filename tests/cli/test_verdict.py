@@ -35,7 +35,7 @@ def test_what_an_interval_says_of_the_limit(limit):
         None, scores, sensitive_features=groups, interval=(0.2, 0.6), n_resamples=100, random_state=0
     )
     row = report["statistical_parity"]
-    assert 0.1 < row.high < 0.999
+    assert 0.1 < row.ci_high < 0.999
     words = Side("After", "", report, limit).gap_in_words("statistical_parity", unseen=True)
     assert "B is worse off." in words
     assert ("reaches above the limit 0.1" in words) == (limit == 0.1)
@@ -74,7 +74,7 @@ def test_the_difference_is_that_of_the_held_out_rows(run, tmp_path, file):
         metrics=["statistical_parity"],
     )["statistical_parity"]
     assert [told[name] for name in ("difference", "low", "high")] == pytest.approx(
-        [expected.difference, expected.low, expected.high]
+        [expected.difference, expected.ci_low, expected.ci_high]
     )
     said = " ".join(run(*ASKED).out.split())
     assert f"the gap changed by {expected.difference:+.3f}" in said
@@ -91,7 +91,7 @@ def test_the_gap_outside_the_interval_is_that_of_the_two_models(run, tmp_path, f
             None, scored[column], sensitive_features=scored["sex"], interval=(low, high)
         )
         assert told["gap"] == pytest.approx(expected)
-        assert told["low"] <= told["gap"] <= told["high"]
+        assert told["ci_low"] <= told["gap"] <= told["ci_high"]
     said = " ".join(run(*ASKED).out.split())
     gaps = [f"{record['outside_the_interval'][when]['gap']:.3f}" for when in ("before", "after")]
     sentence = said[said.index("Outside the interval") :]
@@ -108,7 +108,7 @@ def test_the_gap_outside_the_interval_is_that_of_the_two_models(run, tmp_path, f
 )
 def test_the_difference_is_that_of_the_gaps_that_are_shown(run, file, metric, options):
     record = run(*ASKED, *options, "--json").json
-    gaps = [each["held out"]["metrics"][metric]["value"] for each in record["models"].values()]
+    gaps = [each["held out"]["metrics"][metric]["gap"] for each in record["models"].values()]
     assert record["difference_from_unconstrained"]["difference"] == pytest.approx(gaps[1] - gaps[0])
 
 
@@ -156,10 +156,12 @@ def test_the_group_that_is_too_small_is_named_with_the_remedy(run, tmp_path):
     outcome = run("train", "t.csv", *options, "--max-gap", 0.14, "--out", "out")
     said = " ".join(outcome.out.split())
     assert outcome.code == 1
-    advice = re.search(r"what to do: group few has 13 effective members .* --min-group (\d+) leaves it", said)
+    advice = re.search(
+        r"what to do: group few has 13 effective members .* --min-group-size (\d+) leaves it", said
+    )
     assert advice is not None, said
     assert "more features" not in said
-    again = run("train", "t.csv", *options, "--max-gap", 0.14, "--min-group", advice[1], "--out", "out")
+    again = run("train", "t.csv", *options, "--max-gap", 0.14, "--min-group-size", advice[1], "--out", "out")
     assert again.code == 0
 
 
@@ -168,7 +170,7 @@ def test_merged_groups_keep_their_names(run, table, tmp_path):
         sex=np.where(np.arange(len(table)) % 20 < 2, ["x", "y"] * (len(table) // 2), table["sex"])
     )
     some.to_csv(tmp_path / "table.csv", index=False)
-    options = (*ASKED, "--small-groups", "merge", "--min-group", 20)
+    options = (*ASKED, "--small-groups", "merge", "--min-group-size", 20)
     record = run(*options, "--json").json
     assert record["merged_groups"] == ["x", "y"]
     assert "'small groups': 'x' and 'y'" in " ".join(record["notes"])

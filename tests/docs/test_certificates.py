@@ -81,7 +81,7 @@ def test_only_kkt_certificates_are_certificates(path):
         ("the KKT certificate holds, and KKT certificates are witnesses", 0),
         ("the KKT\ncertificate, a **KKT certificate**", 0),
         ("of the KKT certified point", 1),  # "validated" or "with a KKT certificate" says which
-        ("`path.certified(max_gap)` and ``Status.NOT_CERTIFIED``", 0),
+        ("`path.validated(max_gap)` and ``Status.NOT_VALIDATED``", 0),
         ("Attributes\n----------\ncertified\n    Whether it is shown.", 0),
         ("A small gap is not a certificate of fairness.", 0),
     ],

@@ -132,7 +132,7 @@ class Quote:
     page: str
     words: str
     figure: object
-    at_most: bool = False
+    upper_bound: bool = False
 
 
 NUMBER = r"(\d*\.?\d+)"
@@ -156,7 +156,7 @@ QUOTES = [
           lambda: entry("population", "draws", part="law")),
     Quote("docs/choosing.md", f"chose a model {NUMBER} times on the interval scale",
           lambda: law_school("a model returned")),
-    Quote("docs/choosing.md", f"such a model was returned in at most {NUMBER}%", too_wide, at_most=True),
+    Quote("docs/choosing.md", f"such a model was returned in at most {NUMBER}%", too_wide, upper_bound=True),
     Quote("docs/choosing.md", f"constraint alone {NUMBER} of 70 gaps", lambda: n_rises(REAL, "free")),
     Quote("docs/choosing.md", f"constraint alone [0-9]+ of {NUMBER} gaps",
           lambda: len(outside_gaps(REAL, "free"))),
@@ -200,12 +200,12 @@ QUOTES = [
     Quote("docs/choosing.md", f"took up to {NUMBER} times as long", lambda: max(times_as_long())),
     Quote("docs/metrics.md", f"nominal 95% held {NUMBER}%", lambda: held("covered", "mean")),
     Quote("docs/metrics.md", f"and {NUMBER}% in the worst setting", lambda: held("covered", "lowest")),
-    Quote("docs/metrics.md", f"`at_least` {NUMBER}%", lambda: held("at least", "mean")),
-    Quote("docs/metrics.md", f"`at_least` [0-9.]+% and {NUMBER}%", lambda: held("at least", "lowest")),
+    Quote("docs/metrics.md", f"`lower_bound` {NUMBER}%", lambda: held("at least", "mean")),
+    Quote("docs/metrics.md", f"`lower_bound` [0-9.]+% and {NUMBER}%", lambda: held("at least", "lowest")),
     Quote("docs/metrics.md", f"missed {NUMBER}% of the time at most, for 5%", lambda: missed("at most")),
     Quote("docs/metrics.md", f"and `high` {NUMBER}%, for 2.5%", lambda: missed("high")),
-    Quote("docs/metrics.md", f"`at_most` {NUMBER}% and", lambda: held("at most", "mean")),
-    Quote("docs/metrics.md", f"`at_most` [0-9.]+% and {NUMBER}%", lambda: held("at most", "lowest")),
+    Quote("docs/metrics.md", f"`upper_bound` {NUMBER}% and", lambda: held("at most", "mean")),
+    Quote("docs/metrics.md", f"`upper_bound` [0-9.]+% and {NUMBER}%", lambda: held("at most", "lowest")),
     Quote("docs/torch.md", f"{NUMBER} times as much with the hook at batches of 64", lambda: hook_ratio(64)),
     Quote("docs/torch.md", f"{NUMBER} times at 256", lambda: hook_ratio(256)),
     Quote("docs/torch.md", f"{NUMBER} times at 512", lambda: hook_ratio(512)),
@@ -231,7 +231,7 @@ def test_it_is_what_the_record_says(quote):
     assert quoted is not None
     digits = len(quoted[1].partition(".")[2])
     figure = quote.figure()
-    assert figure <= float(quoted[1]) if quote.at_most else round(figure, digits) == float(quoted[1])
+    assert figure <= float(quoted[1]) if quote.upper_bound else round(figure, digits) == float(quoted[1])
 
 
 def adjusted_rows(data, scale="interval"):
@@ -399,7 +399,7 @@ def figures_of_paired(name, *columns):
         ),
         (
             "miss it in at most {high}% (few levels",
-            lambda: figures_of_paired("paired_gaps_equal", "at_most below 0", "at_least above 0"),
+            lambda: figures_of_paired("paired_gaps_equal", "upper_bound below 0", "lower_bound above 0"),
         ),
         (
             "contain the truth in {low} to {high}% of 250 samples",
@@ -407,7 +407,7 @@ def figures_of_paired(name, *columns):
         ),
         (
             "nominal 5%, miss it in at most {high}%. Bounds from draws",
-            lambda: figures_of_paired("paired_gaps_few", "at_most too low", "at_least too high"),
+            lambda: figures_of_paired("paired_gaps_few", "upper_bound too low", "lower_bound too high"),
         ),
     ],
 )
@@ -420,7 +420,7 @@ def test_what_is_said_of_paired_bounds_is_so(words, figures):
 def test_the_power_of_paired_bounds_is_that_of_the_record():
     page = " ".join((ROOT / "docs" / "metrics.md").read_text().split())
     rows = [row for row in rows_of("paired_gaps_power") if row["scale"] == "interval"]
-    power, known = ([row[column] for row in rows] for column in ("at_most below 0", "known thresholds"))
+    power, known = ([row[column] for row in rows] for column in ("upper_bound below 0", "known thresholds"))
     assert [row["rows in a group"] for row in rows] == [200, 400, 800]
     assert f"{power[0]}, {power[1]} and {power[2]} with 200, 400 and 800 rows" in page
     assert f"compared with {known[0]}, {known[1]} and {known[2]} of a paired test" in page

@@ -96,6 +96,6 @@ def test_the_verdict_of_the_audit():
     )
     row = report["statistical_parity"]
     value, low, high = numbers_after("The output begins with the verdict", 3)
-    assert row.value == pytest.approx(value, abs=5e-4)
-    assert (row.low, row.high) == pytest.approx((low, high), abs=5e-3)
+    assert row.gap == pytest.approx(value, abs=5e-4)
+    assert (row.ci_low, row.ci_high) == pytest.approx((low, high), abs=5e-3)
     assert "Female is worse off" in str(report)

@@ -68,7 +68,9 @@ def test_tables_without_categories_leave_them_to_lightgbm(stand_in):
 def test_an_environment_without_fairgbm_is_refused_in_one_sentence(python, tmp_path, monkeypatch):
     (tmp_path / "fairgbm.py").write_text("raise ImportError")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with pytest.raises(SystemExit, match="cannot import FairGBM: `make bench-peers` makes that environment"):
+    with pytest.raises(
+        SystemExit, match="cannot import FairGBM: `make bench-comparison` makes that environment"
+    ):
         _fairgbm.versions_of(Path(python))
 
 

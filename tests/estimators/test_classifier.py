@@ -105,7 +105,7 @@ def test_exact_inner_steps_converge_with_a_certificate(people):
 
 @pytest.mark.parametrize("constraint", ["statistical_parity", "demographic_parity"])
 @pytest.mark.parametrize("group_terms", [None, "interactions"])
-@pytest.mark.filterwarnings("ignore::partialfair.exceptions.IdleThresholdWarning")
+@pytest.mark.filterwarnings("ignore::partialfair.exceptions.ThresholdOutsideIntervalWarning")
 def test_sqp_converges_in_few_passes(people, constraint, group_terms):
     clf = quick(constraint=constraint, group_terms=group_terms, solver=SQP(), max_iter=None, tol=5e-3)
     with warnings.catch_warnings():
@@ -121,7 +121,7 @@ def test_unfinished_work_is_said_to_be_unfinished(people):
     assert clf.result_.status is Status.MAX_ITER
 
 
-@pytest.mark.filterwarnings("ignore::partialfair.exceptions.IdleThresholdWarning")
+@pytest.mark.filterwarnings("ignore::partialfair.exceptions.ThresholdOutsideIntervalWarning")
 def test_demographic_parity_at_a_threshold(people):
     clf = quick(constraint="demographic_parity", constraint_threshold=0.2, max_iter=30)
     clf.fit(people.X, people.y, sensitive_features=people.groups)
@@ -316,7 +316,7 @@ def test_warm_start_goes_on_where_it_stopped(people):
 
 
 @pytest.mark.no_cover
-@pytest.mark.filterwarnings("ignore::partialfair.exceptions.OverfittedGapWarning")
+@pytest.mark.filterwarnings("ignore::partialfair.exceptions.SmallSampleGapWarning")
 def test_warm_start_on_a_tightening_path_is_as_good_as_a_cold_one(people):
     """The last solution violates the new constraint, so it is no place to start from."""
     settings = {"solver": IDCA(max_iter=10, inner=Switching(100, longest=0)), "max_iter": None}
@@ -458,7 +458,7 @@ def test_a_model_that_ranks_nobody_is_called_that(people):
     assert clf.result_.tied_share == 1
 
 
-@pytest.mark.filterwarnings("ignore::partialfair.exceptions.OverfittedGapWarning")
+@pytest.mark.filterwarnings("ignore::partialfair.exceptions.SmallSampleGapWarning")
 def test_scores_that_shrink_into_one_ramp_are_reported(people):
     """With the one feature that carries the group, only shrinking can meet the surrogate."""
     clf = quick(max_gap=0.02, max_iter=200)
@@ -494,9 +494,9 @@ def test_what_is_in_the_way_is_named(people):
         warnings.simplefilter("always")
         clf.fit(X, people.y, sensitive_features=people.groups)
     assert clf.result_.status is Status.NO_FEASIBLE_POINT
-    assert re.match(r"at (least|most) .*% of [fm] ahead of threshold [12]", clf.result_.obstacle)
-    assert f"infeasibility reason: {clf.result_.obstacle}" in str(clf.result_)
-    assert any(f"in the way: {clf.result_.obstacle}" in str(one.message) for one in caught)
+    assert re.match(r"at (least|most) .*% of [fm] ahead of threshold [12]", clf.result_.infeasibility)
+    assert f"infeasibility reason: {clf.result_.infeasibility}" in str(clf.result_)
+    assert any(f"in the way: {clf.result_.infeasibility}" in str(one.message) for one in caught)
 
 
 def test_named_solvers_agree_where_they_should(people):

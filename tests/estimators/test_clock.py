@@ -18,7 +18,7 @@ from partialfair.utils.clock import OutOfTime, check_clock, deadline, deadline_i
 
 CUT = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 FLAT = pytest.mark.filterwarnings("ignore::partialfair.exceptions.SurrogateWarning")
-STRICT = pytest.mark.filterwarnings("ignore::partialfair.exceptions.OverfittedGapWarning")
+STRICT = pytest.mark.filterwarnings("ignore::partialfair.exceptions.SmallSampleGapWarning")
 pytestmark = [CUT, FLAT, STRICT]
 
 
@@ -208,7 +208,7 @@ def interrupted_at(monkeypatch, name, call):
         ("ProblemPoint.objective_hessians", 1),  # in the unconstrained fit
         ("partialfair.training.statement.place_intervals", 1),  # between that and the first solve
         ("ProblemPoint.constraint_jacobian", 3),
-        ("partialfair.training.attempts.certify", 1),
+        ("partialfair.training.attempts.find_validated", 1),
         ("partialfair.training.tightening.join", 1),  # after the first solve
     ],
 )
@@ -243,7 +243,7 @@ def test_a_first_solve_that_is_stopped_is_not_thrown_away():
     stopped = PartialFairClassifier(callback=feasible, **settings)
     stopped.fit(X, target > 0, sensitive_features=groups)
     assert stopped.result_.status is Status.STOPPED
-    assert [one.how for one in stopped.result_.search][-1] == "surrogate constraints"
+    assert [one.how for one in stopped.result_.candidates][-1] == "surrogate constraints"
     free = PartialFairClassifier(constraint=None).fit(X, target > 0)
     gap = partial_statistical_parity_difference(
         None, free.decision_function(X), sensitive_features=groups, interval=(0.1, 0.5)

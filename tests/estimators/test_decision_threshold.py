@@ -105,8 +105,8 @@ def test_a_number_is_where_it_decides(rows):
 
 
 @pytest.mark.parametrize("model", [BOOSTED, RandomForestClassifier(5, max_depth=3)])
-@pytest.mark.parametrize("early_stopping", [0.3, None])
-def test_trees_look_at_rows_that_nothing_was_grown_on(rows, model, early_stopping, monkeypatch):
+@pytest.mark.parametrize("validation_fraction", [0.3, None])
+def test_trees_look_at_rows_that_nothing_was_grown_on(rows, model, validation_fraction, monkeypatch):
     X, y, groups, _ = rows
     grown_on = []
     original = type(model).fit
@@ -116,7 +116,9 @@ def test_trees_look_at_rows_that_nothing_was_grown_on(rows, model, early_stoppin
         return original(self, X, y, *args, **settings)
 
     monkeypatch.setattr(type(model), "fit", fit)
-    trees = PartialFairTrees(model, early_stopping=early_stopping, decision_threshold="tune", **FAST)
+    trees = PartialFairTrees(
+        model, validation_fraction=validation_fraction, decision_threshold="tune", **FAST
+    )
     trees.fit(X, y, sensitive_features=groups)
     unseen = ~(X[:, None] == grown_on[0][None]).all(axis=2).any(axis=1)
     assert 0.1 < unseen.mean() < 0.4
@@ -176,7 +178,7 @@ def test_adjusters_decide_where_their_model_does(rows, response, trees):
     model = PartialFairTrees(BOOSTED, **settings) if trees else PartialFairClassifier(**settings)
     model.set_params(decision_threshold=0.8).fit(X, y, sensitive_features=groups)
     # With a limit of 1 no score moves.
-    adjuster = PartialParityAdjuster(interval=(0, 1), max_gap=1.0, scorer=model, response=response)
+    adjuster = PartialParityAdjuster(interval=(0, 1), max_gap=1.0, estimator=model, response_method=response)
     adjuster.fit(X, sensitive_features=groups)
     np.testing.assert_array_equal(adjuster.predict(X, groups), model.predict(X))
 
@@ -257,7 +259,7 @@ def test_regressors_make_no_decisions(rows):
 def test_a_scorer_without_a_threshold_decides_at_one_half(rows):
     X, y, groups, _ = rows
     model = LogisticRegression().fit(X, y)
-    adjuster = PartialParityAdjuster(interval=(0, 1), max_gap=1.0, scorer=model).fit(
+    adjuster = PartialParityAdjuster(interval=(0, 1), max_gap=1.0, estimator=model).fit(
         X, sensitive_features=groups
     )
     np.testing.assert_array_equal(adjuster.predict(X, groups), model.predict(X))

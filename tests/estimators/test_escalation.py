@@ -216,7 +216,7 @@ def test_the_end_of_time_loses_no_feasible_model(monkeypatch):
     monkeypatch.setattr(boundary, "check_clock", check_clock)
     result = quiet_fit(*conflicting_integers(4, n=700)).result_
     assert result.status is Status.TIME_LIMIT
-    kept = [line for line in result.search if "boundary" in line.how]
+    kept = [line for line in result.candidates if "boundary" in line.how]
     assert len(kept) == 1
 
 

@@ -39,7 +39,7 @@ STATEMENTS = [
 ]
 pytestmark = [
     pytest.mark.filterwarnings("ignore::partialfair.exceptions.SurrogateWarning"),
-    pytest.mark.filterwarnings("ignore::partialfair.exceptions.IdleThresholdWarning"),
+    pytest.mark.filterwarnings("ignore::partialfair.exceptions.ThresholdOutsideIntervalWarning"),
 ]
 
 

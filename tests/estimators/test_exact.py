@@ -134,7 +134,7 @@ def test_several_constraints_at_once(people):
         assert referee(one, scores, people) <= one.max_gap + 1e-9
 
 
-@pytest.mark.filterwarnings("ignore::partialfair.exceptions.OverfittedGapWarning")
+@pytest.mark.filterwarnings("ignore::partialfair.exceptions.SmallSampleGapWarning")
 def test_what_nobody_could_keep_is_said(people):
     """Fifteen people a group: with that few a gap of a thousandth takes luck or constant scores."""
     rng = np.random.default_rng(0)

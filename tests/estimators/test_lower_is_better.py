@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from partialfair import FitOptions, PartialFairClassifier, PartialFairRegressor
 from partialfair.constraints import DemographicParity
-from partialfair.exceptions import IdleThresholdWarning
+from partialfair.exceptions import ThresholdOutsideIntervalWarning
 from partialfair.metrics import partial_demographic_parity_difference, partial_statistical_parity_difference
 from partialfair.optimization.objectives import AUC, PartialAUC
 from partialfair.training.named_constraints import NAMED_CONSTRAINTS
@@ -149,10 +149,12 @@ def selecting(people, threshold, interval, **options):
 
 def test_thresholds_outside_of_the_interval_are_told(people):
     match = r"the threshold of DemographicParity has rank \d.*% in group 'f' and rank .* 'm': outside"
-    with pytest.warns(IdleThresholdWarning, match=match) as caught:
+    with pytest.warns(ThresholdOutsideIntervalWarning, match=match) as caught:
         selecting(people, 1.0, (0.9, 1.0))
     assert "an interval that contains the selection rate" in str(caught[0].message)
-    with pytest.warns(IdleThresholdWarning):  # nobody above it is selected where low scores are good
+    with pytest.warns(
+        ThresholdOutsideIntervalWarning
+    ):  # nobody above it is selected where low scores are good
         selecting(people, -50.0, (0.1, 0.5), higher_is_better=False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -160,7 +162,7 @@ def test_thresholds_outside_of_the_interval_are_told(people):
 
 
 @pytest.mark.filterwarnings("ignore::partialfair.exceptions.SurrogateWarning")
-@pytest.mark.filterwarnings("ignore::partialfair.exceptions.OverfittedGapWarning")
+@pytest.mark.filterwarnings("ignore::partialfair.exceptions.SmallSampleGapWarning")
 def test_whether_the_promise_is_kept(people):
     assert PartialFairClassifier(None).fit(people.X, people.y).result_.satisfied is None
     surrogate = fitted(people, people.y, enforce="surrogate", max_gap=0.3, tol=1e-2)

@@ -91,7 +91,7 @@ def digest(problem):
         "thresholds": [result.thresholds],
         "objectives": [
             [result.objective, result.constant_objective],
-            [one.objective for one in result.search],
+            [one.objective for one in result.candidates],
         ],
         "gaps": [[gap.value for gap in result.gaps], [result.max_violation]],
         "ties and spread": [[result.tied_share, result.spread]],

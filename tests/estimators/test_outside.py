@@ -195,7 +195,7 @@ def test_every_model_of_a_path(rows):
             assert gap_of(point.scores, groups, piece) <= gap_of(first.scores, groups, piece) + SLACK
 
 
-@pytest.mark.filterwarnings("ignore::partialfair.exceptions.OverfittedGapWarning")
+@pytest.mark.filterwarnings("ignore::partialfair.exceptions.SmallSampleGapWarning")
 def test_a_violation_outside_is_one(rows):
     X, y, groups = rows
     model = PartialFairClassifier(

@@ -73,7 +73,7 @@ def test_a_certified_model_and_its_record(fitted, people):
     assert result.status in (Status.CONVERGED, Status.FEASIBLE)
     assert told.at_most <= told.max_gap == 0.5
     assert (told.n_models, told.confidence, told.scoring) == (9, 0.95, "accuracy")
-    assert 1 <= told.n_certified <= 9
+    assert 1 <= told.n_validated <= 9
     assert str(result).startswith("With 95% confidence the gap of new people is at most 0.5\n")
     assert fitted.get_params()["enforce"] == result.enforce == "population"
     _, held_out = held_out_of(people)
@@ -155,10 +155,10 @@ def test_an_honest_no(people, few_models):
     assert "the lowest upper bound is" in said
     assert "rows held out would do, if gaps stay as estimated" in said
     result, told = clf.result_, clf.result_.population
-    assert (told.certified, told.n_certified, result.satisfied) == (False, 0, False)
-    assert result.status is Status.NOT_CERTIFIED
-    assert told.at_most > told.max_gap
-    assert "lowest upper bound" in result.obstacle
+    assert (told.validated, told.n_validated, result.satisfied) == (False, 0, False)
+    assert result.status is Status.NOT_VALIDATED
+    assert told.upper_bound > told.max_gap
+    assert "lowest upper bound" in result.infeasibility
     # The kept one is the fairest of all, by a bound that holds for all of them at once.
     _, held_out = held_out_of(people)
     with warnings.catch_warnings():
@@ -171,7 +171,7 @@ def test_an_honest_no(people, few_models):
             random_state=0,
             min_group_size=2,
         )
-    assert told.at_most == pytest.approx(report["statistical_parity"].bound_above(0.05 / 3))
+    assert told.upper_bound == pytest.approx(report["statistical_parity"].bound_above(0.05 / 3))
 
 
 def test_what_is_kept_is_never_looser_than_its_bound(people, few_models):
@@ -182,7 +182,7 @@ def test_what_is_kept_is_never_looser_than_its_bound(people, few_models):
             warnings.simplefilter("ignore")
             clf.fit(X, y, sensitive_features=groups)
         told = clf.result_.population
-        assert (told.at_most <= max_gap) == told.certified
+        assert (told.upper_bound <= max_gap) == told.validated
 
 
 def test_the_model_without_constraint_takes_part(people, few_models):
@@ -191,7 +191,7 @@ def test_the_model_without_constraint_takes_part(people, few_models):
     told = clf.result_.population
     train, held_out = held_out_of(people)
     plain = PartialFairClassifier(None, tol=1e-2).fit(train.X, train.y)
-    assert told.n_certified == told.n_models == 3
+    assert told.n_validated == told.n_models == 3
     assert told.score >= told.score_without
     assert told.score_without == pytest.approx(plain.score(held_out.X, held_out.y), abs=0.01)
     assert clf.result_.gap == pytest.approx(
@@ -228,7 +228,7 @@ def test_regressors(people, few_models):
     y = 100 * X.sum(axis=1)
     reg = PartialFairRegressor(**QUICK).fit(X, y, sensitive_features=groups)
     told = reg.result_.population
-    assert told.certified
+    assert told.validated
     assert told.scoring == "r2"
     assert told.n_rows == pytest.approx(240, abs=2)
 
@@ -378,8 +378,8 @@ def test_clusters_are_certified_on_as_a_whole(people, few_models):
         again.fit(train.X, train.y, sensitive_features=train.groups, clusters=train.clusters)
         bounds[name] = again.result_.population
     assert bounds["rows"].gap == bounds["people"].gap
-    assert bounds["rows"].at_most < bounds["people"].at_most
-    assert told.gap < told.at_most
+    assert bounds["rows"].upper_bound < bounds["people"].upper_bound
+    assert told.gap < told.upper_bound
 
 
 def test_clusters_are_refused_where_nobody_is_held_out(people):

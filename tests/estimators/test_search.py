@@ -76,7 +76,7 @@ def test_where_only_a_reversed_ranking_is_feasible_it_is_not_returned():
 def test_no_model_that_was_tried_is_better(seed, constraint):
     X, y, groups = crowd(seed, n=400, d=4)
     result = fitted(X, y, groups, constraint=constraint).result_
-    kept = [line.objective for line in result.search if line.satisfied]
+    kept = [line.objective for line in result.candidates if line.satisfied]
     assert result.status in GOOD
     assert result.objective == min(kept)
     assert result.gap <= 0.15 + 1e-12
@@ -104,7 +104,7 @@ def test_more_steps_are_never_worse_and_the_same_steps_the_same():
     )
     assert some.result_.objective <= none.result_.objective
     assert (some.coef_ == again.coef_).all()
-    assert not any(line.how == "random steps" for line in none.result_.search)
+    assert not any(line.how == "random steps" for line in none.result_.candidates)
 
 
 def test_corrections_go_rank_by_rank_where_that_is_asked_for():
@@ -116,7 +116,7 @@ def test_corrections_go_rank_by_rank_where_that_is_asked_for():
             X, y, groups, max_gap=0.1, options=FitOptions(surrogate_halvings=halvings, search_steps=0)
         ).result_
         assert result.satisfied
-        ways[halvings] = [line.how for line in result.search if line.how.startswith("correction")]
+        ways[halvings] = [line.how for line in result.candidates if line.how.startswith("correction")]
     assert ways[0][0] == "correction 1"
     assert not any("rank by rank" in how for how in ways[0])
     assert ways[3][0] == "correction 1, rank by rank"
@@ -149,7 +149,7 @@ def test_models_of_a_path_cost_no_less_if_more_is_asked_for():
 
 
 def hows(clf):
-    return [line.how for line in clf.result_.search]
+    return [line.how for line in clf.result_.candidates]
 
 
 def test_a_warm_fit_goes_on_from_the_last_model_and_takes_fewer_passes():

@@ -9,9 +9,8 @@ from partialfair import FitOptions, PartialFairClassifier, choose_interval
 from partialfair.constraints import EqualizedOdds, EqualOpportunity, StatisticalParity
 from partialfair.constraints.base import effective_sizes
 from partialfair.data.groups import encode_groups
-from partialfair.exceptions import InputError, OverfittedGapWarning, SmallGroupWarning
-from partialfair.metrics import partial_statistical_parity_difference
-from partialfair.theory import required_size
+from partialfair.exceptions import InputError, SmallGroupWarning, SmallSampleGapWarning
+from partialfair.metrics import partial_statistical_parity_difference, sample_size
 
 LOOSE = {"enforce": "surrogate", "max_gap": 0.3, "options": FitOptions(n_points=3), "tol": 1e-2}
 
@@ -127,17 +126,17 @@ def few_and_many(n_few, n_features=4, seed=0):
 )
 def test_gaps_far_below_what_few_people_can_show_are_warned_of_before_the_fit(n_few, max_gap, warns):
     X, y, groups = few_and_many(n_few)
-    assert warns == (n_few < required_size(max_gap, interval=(0.05, 0.3)) / 200)
+    assert warns == (n_few < sample_size(max_gap, interval=(0.05, 0.3)) / 200)
     seen = []
     clf = PartialFairClassifier(
         interval=(0.05, 0.3), max_gap=max_gap, enforce="surrogate", callback=lambda line: seen.append(line)
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        warnings.simplefilter("error", OverfittedGapWarning)
+        warnings.simplefilter("error", SmallSampleGapWarning)
         if warns:
             with pytest.raises(
-                OverfittedGapWarning, match=r"max_gap=0\.05 .* 20 effective members of group 'few'"
+                SmallSampleGapWarning, match=r"max_gap=0\.05 .* 20 effective members of group 'few'"
             ):
                 clf.fit(X, y, sensitive_features=groups)
             assert not seen

@@ -8,7 +8,7 @@ import pytest
 from partialfair.constraints import StatisticalParity
 from partialfair.data.groups import encode_groups
 from partialfair.optimization.problems import Cells, WeightedScores
-from partialfair.training.candidates import Candidate, Pool
+from partialfair.training.candidates import CandidateModel, Pool
 from partialfair.training.statement import group_constraints
 
 N = 40
@@ -44,7 +44,7 @@ def test_new_ties_are_welcome_outside_of_the_interval_only(first, welcome):
 
     def candidate(scores):
         ties = WeightedScores(scores, np.ones(N), codes).ties([grouped])
-        return Candidate(np.zeros(1), 0.0, np.zeros(1), ties)
+        return CandidateModel(np.zeros(1), 0.0, np.zeros(1), ties)
 
     pool.candidates.append(candidate(scores))
     assert pool.is_informative(candidate(scores))

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore::partialfair.exceptions.UninformativeModelWarning",  # tables of noise
     "ignore::sklearn.exceptions.ConvergenceWarning",
     "ignore::partialfair.exceptions.SurrogateWarning",
-    "ignore::partialfair.exceptions.OverfittedGapWarning",
+    "ignore::partialfair.exceptions.SmallSampleGapWarning",
     "ignore:X does not have valid feature names",  # of arrays, in LightGBM up to 4.6
 )
 """The checks have 10 to 300 rows."""
@@ -86,7 +86,7 @@ def expected_failures(estimator):
     """Return the checks that fail, with the reasons."""
     name = type(estimator.model).__name__
     reasons = [reason for start, reason in LIBRARY_WEIGHTS.items() if name.startswith(start)]
-    if estimator.early_stopping is not None and not name.startswith(("RandomForest", "ExtraTrees")):
+    if estimator.validation_fraction is not None and not name.startswith(("RandomForest", "ExtraTrees")):
         reasons.append("rows, not weights, are held out for early stopping")
     failures = dict.fromkeys(WEIGHTS, reasons[0]) if reasons else {}
     if name.startswith("CatBoost"):
@@ -100,7 +100,7 @@ OTHER_HALF = [*MODELS[1::4], *MODELS[2::4]]
 
 
 def _constrained(models):
-    return [GroupedTrees(model, **CONSTRAINED, early_stopping=None) for model in models]
+    return [GroupedTrees(model, **CONSTRAINED, validation_fraction=None) for model in models]
 
 
 def _unconstrained(models):

@@ -215,9 +215,9 @@ def _membership(draw: Draw) -> Any:
     """Who is in an interval."""
     rows, options, interval = _rows(draw), draw.options(_COMMON), draw.interval()
     if draw.rng.random() < 0.5:
-        return metrics.band_membership(draw.column("score"), interval=interval, **rows, **options)
+        return metrics.interval_membership(draw.column("score"), interval=interval, **rows, **options)
     before, after = draw.column("score"), draw.column("weight")
-    return metrics.band_changes(before, after, interval=interval, **rows, **options)
+    return metrics.interval_changes(before, after, interval=interval, **rows, **options)
 
 
 def _report(draw: Draw) -> Any:
@@ -391,7 +391,7 @@ def _regressor(draw: Draw) -> Any:
 def _trees(draw: Draw) -> Any:
     """Trees."""
     kind = draw.rng.choice(["histograms", "forest", "numbers", "LightGBM", "XGBoost"])
-    options = _FITS | {"alpha": ("auto", 1e-2, 0.0), "early_stopping": (None, 0.15, 0.5)}
+    options = _FITS | {"alpha": ("auto", 1e-2, 0.0), "validation_fraction": (None, 0.15, 0.5)}
     estimator = PartialFairTrees(_tree_model(kind))
     estimator.set_params(**_settings(draw, options, labels=kind != "numbers"))
     return _fit(draw, estimator, "score" if kind == "numbers" else "label")

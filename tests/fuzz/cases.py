@@ -26,14 +26,14 @@ class Earlier:
 
     Attributes
     ----------
-    model, unkept
+    model, infeasible
         The members of a model, and the file of one that does not keep its promise.
     sets
         Whole sets of outputs, by command.
     """
 
     model: Members
-    unkept: bytes
+    infeasible: bytes
     sets: dict[str, dict[str, bytes]]
 
 
@@ -82,11 +82,11 @@ def make_case(seed: int, earlier: Earlier) -> Case:
     if rng.random() < 0.04 and len(blobs[0].content) < 50_000:  # one pipe's worth
         stdin, names[0] = blobs[0].content, "/dev/stdin"
     if command == "predict":
-        model = rng.choice(["model.skops"] * 5 + ["old", "link.skops", "unkept.skops"])
+        model = rng.choice(["model.skops"] * 5 + ["old", "link.skops", "infeasible.skops"])
         if model == "model.skops":
             files[model] = _model(rng, earlier.model)
-        elif model == "unkept.skops":
-            files[model] = earlier.unkept
+        elif model == "infeasible.skops":
+            files[model] = earlier.infeasible
         names.insert(0, model)
     files |= _surroundings(earlier, command)
     inputs = [name for name in names if name != "/dev/stdin"]

@@ -123,7 +123,7 @@ def _histograms(**settings: Any) -> Any:
 
 def _adjuster(scorer: Any) -> Any:
     X, _, groups = _rows()
-    return PartialParityAdjuster(interval=(0, 1), max_gap=0.5, scorer=scorer).fit(
+    return PartialParityAdjuster(interval=(0, 1), max_gap=0.5, estimator=scorer).fit(
         X, sensitive_features=groups
     )
 
@@ -134,7 +134,7 @@ def _fitted(model: Any, n_classes: int = 2) -> Any:
 
 
 def _refitted(model: Any, X: Any) -> Any:
-    return _trees(model, early_stopping=None).fit(X, _rows()[1])
+    return _trees(model, validation_fraction=None).fit(X, _rows()[1])
 
 
 _MODELS: dict[str, Callable[[], Any]] = {

@@ -120,7 +120,7 @@ def _number(*good: str) -> Values:
 
 def _fail_on(draw: Draw) -> Sequence[str]:
     """Return what fails, mostly with the limit that it needs."""
-    word = draw.choice(["estimate", "exceeds", "unproven"], ["luck", ""])
+    word = draw.choice(["estimate", "exceeds", "inconclusive"], ["luck", ""])
     return [word] if draw.rng.random() < draw.bad else [word, "--fail-above", "0.1"]
 
 
@@ -130,7 +130,7 @@ JUDGING: dict[str, Values] = {
     "--interval": _interval,
     "--gap-scale": _of("interval", "absolute", bad=["other"]),
     "--confidence": _number("0.9", "0.95", "0.5"),
-    "--min-group": _number("1", "1", "1", "2", "10", "30"),
+    "--min-group-size": _number("1", "1", "1", "2", "10", "30"),
     "--small-groups": _of("list", "merge", "keep", bad=["some"]),
     "--missing-groups": _of("error", "ignore", "ignore", bad=["maybe"]),
     "--lower-is-better": _flag,
@@ -175,11 +175,11 @@ OPTIONS: dict[str, dict[str, Values]] = {
         **JUDGING,
         **TRAINING,
         "--alphas": _of("1e-4", "1e-3,1e-2", "1e-4,1e-4", bad=["", "x", "-1", "nan"]),
-        "--validation": _number("0.2", "0.4"),
+        "--test-size": _number("0.2", "0.4"),
         "--scoring": _of("accuracy", "balanced_accuracy", "roc_auc", bad=["luck"]),
         "--best": _number("0.1", "0.5", "0.9"),
     },
-    "predict": {"--keep": _flag, "--json": _flag, "--use-unkept": _flag, "--verbose": _flag},
+    "predict": {"--keep": _flag, "--json": _flag, "--allow-infeasible": _flag, "--verbose": _flag},
 }
 TRAINED: dict[str, Values] = {
     "--target": _column("label"),
@@ -199,9 +199,9 @@ NEEDED: dict[str, dict[str, Values]] = {
     "predict": {},
 }
 OFTEN = {
-    "--use-unkept": 0.4,
+    "--allow-infeasible": 0.4,
     "--interval": 0.3,
-    "--min-group": 0.8,
+    "--min-group-size": 0.8,
     "--small-groups": 0.3,
     "--missing-groups": 0.4,
     "--id": 0.6,

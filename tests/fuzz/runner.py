@@ -251,8 +251,8 @@ def warm_up() -> Earlier:
             sys.stdin, sys.stdout, sys.stderr = streams
             logging.getLogger().handlers.clear()
         sets = {kind: _contents(directory / kind) for kind in ("audit", "compare", "train", "path")}
-        (unkept,) = (directory / "unkept").glob("*.skops")
-        return Earlier(canonical(sets["train"]["model.skops"]), unkept.read_bytes(), sets)
+        (infeasible,) = (directory / "infeasible").glob("*.skops")
+        return Earlier(canonical(sets["train"]["model.skops"]), infeasible.read_bytes(), sets)
 
 
 def warm_up_calls() -> None:
@@ -299,7 +299,7 @@ def _commands() -> list[tuple[str, ...]]:
         ("compare", "data.csv", "other.csv", *judged, "--id", "person", "--out", "compare"),
         ("train", "data.csv", *trained, *band, "--max-gap", "0.3", "--out", "train"),
         ("train", "data.csv", *trained, *band, "--enforce", "surrogate", "--group-terms", "intercept"),
-        ("train", "data.csv", *trained, *band, *too_much, "--time-limit", "1", "--out", "unkept"),
+        ("train", "data.csv", *trained, *band, *too_much, "--time-limit", "1", "--out", "infeasible"),
         ("path", "data.csv", *trained, *band, "--max-gaps", "0.2,0.4", "--best", "0.9", "--out", "path"),
         ("predict", "train/model.skops", "data.csv"),
         ("predict", "train/model.skops", "data.arrow", "--out", "scores.parquet"),

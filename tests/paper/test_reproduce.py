@@ -243,7 +243,7 @@ def test_some_methods_of_figure_1(tmp_path, data_dir):
 
 
 def test_a_method_that_is_asked_for_and_not_installed_is_refused(tmp_path, monkeypatch):
-    sentence = "fairlearn GridSearch needs fairlearn; run: pip install 'partialfair[peers]'"
+    sentence = "fairlearn GridSearch needs fairlearn; run: pip install 'partialfair[comparison]'"
     monkeypatch.setattr(type(METHODS["grid-search"]), "missing", lambda self: sentence)
     done = reproduce("fig1", "--method", "grid-search", "--out", tmp_path / "r")
     assert str(done.exception) == sentence

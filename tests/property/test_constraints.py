@@ -52,7 +52,7 @@ N_POINTS = 3
 pytestmark = [
     pytest.mark.no_cover,  # tracing would take as long as checking; quicker tests run the same lines
     # Values are those of the definition, wherever a threshold lies.
-    pytest.mark.filterwarnings("ignore::partialfair.exceptions.IdleThresholdWarning"),
+    pytest.mark.filterwarnings("ignore::partialfair.exceptions.ThresholdOutsideIntervalWarning"),
 ]
 few = examples(4)
 

@@ -100,7 +100,7 @@ PARTIAL = [metric for metric in METRICS if metric not in INTER + INTRA]
 pytestmark = [
     pytest.mark.no_cover,  # tracing would take as long as checking; quicker tests run the same lines
     # Values are those of the definition, wherever a threshold lies.
-    pytest.mark.filterwarnings("ignore::partialfair.exceptions.IdleThresholdWarning"),
+    pytest.mark.filterwarnings("ignore::partialfair.exceptions.ThresholdOutsideIntervalWarning"),
 ]
 many, few = examples(20), examples(5)
 

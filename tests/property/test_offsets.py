@@ -16,7 +16,7 @@ from partialfair.constraints import (
     DemographicParity,
     StatisticalParity,
 )
-from partialfair.exceptions import FarFromZeroWarning, SurrogateWarning
+from partialfair.exceptions import SurrogateWarning, UncenteredFeatureWarning
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.optimization.solvers import Status
 from partialfair.training.units import measure_columns
@@ -221,12 +221,12 @@ def test_sparse_features_far_from_zero_are_named(people):
         far.data[far.indices == 1] += further
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SurrogateWarning)
-            with pytest.warns(FarFromZeroWarning, match=r"^feature 1 of X: .*dense"):
+            with pytest.warns(UncenteredFeatureWarning, match=r"^feature 1 of X: .*dense"):
                 clf.fit(far, y, sensitive_features=groups)
     clf = PartialFairClassifier(None, sensitive_columns=-1)
     clf.fit(frame, y)  # dense ones are centred
     assert clf.result_.status is Status.CONVERGED
-    with pytest.warns(FarFromZeroWarning, match=r"^feature 'year': .*subtract"):
+    with pytest.warns(UncenteredFeatureWarning, match=r"^feature 'year': .*subtract"):
         clf.fit(frame.assign(year=X[:, 1] + 1e12), y)
 
 

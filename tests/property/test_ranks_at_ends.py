@@ -12,7 +12,7 @@ from partialfair.exceptions import UndefinedGapWarning
 from tests import brute
 
 # Values are those of the definition, wherever a threshold lies.
-pytestmark = pytest.mark.filterwarnings("ignore::partialfair.exceptions.IdleThresholdWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::partialfair.exceptions.ThresholdOutsideIntervalWarning")
 
 AT_A_THRESHOLD = {
     "partial_demographic_parity_difference": [{}],

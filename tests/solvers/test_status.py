@@ -99,6 +99,6 @@ def test_a_model_for_new_people_is_good_only_if_rows_held_out_show_it():
         status = decide_status_on_new_rows(ended, certified=certified, cut=cut)
         assert (status in GOOD) == (certified and cut is None)
         assert (status is Status.CONVERGED) == (certified and cut is None and ended is Status.CONVERGED)
-        assert (status is Status.NOT_CERTIFIED) == (not certified and cut is None)
+        assert (status is Status.NOT_VALIDATED) == (not certified and cut is None)
         if cut is not None:
             assert status is cut

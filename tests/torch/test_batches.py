@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-from partialfair.torch import GroupBatches, Indexed, PartialFairness, ScoreConstraints  # noqa: E402
+from partialfair.torch import GroupBatchSampler, IndexedDataset, PartialFairness, ScoreConstraints  # noqa: E402
 
 
 def groups_of(sizes):
@@ -23,7 +23,7 @@ def groups_of(sizes):
 
 def test_items_end_with_their_position():
     X = torch.arange(10.0)
-    loader = DataLoader(Indexed(TensorDataset(X, -X)), batch_size=4, shuffle=True)
+    loader = DataLoader(IndexedDataset(TensorDataset(X, -X)), batch_size=4, shuffle=True)
     for inputs, labels, rows in loader:
         assert torch.equal(X[rows], inputs)
         assert torch.equal(-X[rows], labels)
@@ -37,7 +37,7 @@ def test_items_end_with_their_position():
 def test_every_batch_has_its_quota(sizes, batch_size, seed):
     groups = groups_of(sizes)
     least = batch_size // (2 * len(sizes))
-    batches = GroupBatches(groups, batch_size, least=least, seed=seed)
+    batches = GroupBatchSampler(groups, batch_size, least=least, seed=seed)
     quotas = np.array([round(share * batch_size) for share in batches.shares.values()])
     assert quotas.sum() == batch_size
     assert (quotas >= least).all()
@@ -54,11 +54,11 @@ def test_every_batch_has_its_quota(sizes, batch_size, seed):
 
 
 def test_without_a_least_batches_are_in_proportion():
-    assert GroupBatches(groups_of([60, 30, 10]), 20, least=0).shares == {"a": 0.6, "b": 0.3, "c": 0.1}
+    assert GroupBatchSampler(groups_of([60, 30, 10]), 20, least=0).shares == {"a": 0.6, "b": 0.3, "c": 0.1}
 
 
 def test_passes_differ_and_are_the_same_each_time():
-    batches = GroupBatches(groups_of([60, 40]), 10, seed=3)
+    batches = GroupBatchSampler(groups_of([60, 40]), 10, seed=3)
     first, again = list(batches), list(batches)
     batches.set_epoch(1)
     assert first == again
@@ -67,7 +67,7 @@ def test_passes_differ_and_are_the_same_each_time():
 
 def test_processes_have_parts_of_one_pass():
     groups = groups_of([60, 40])
-    parts = [list(GroupBatches(groups, 10, rank=rank, n_processes=2)) for rank in range(2)]
+    parts = [list(GroupBatchSampler(groups, 10, rank=rank, n_processes=2)) for rank in range(2)]
     rows = [row for part in parts for batch in part for row in batch]
     assert len(rows) == len(set(rows)) == 100
 
@@ -81,7 +81,7 @@ def test_sums_and_losses_are_right_on_average(constraint):
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 100)
     scores, losses = (torch.from_numpy(rng.normal(size=100)) for _ in range(2))
-    batches = GroupBatches(groups, 10, least=4)
+    batches = GroupBatchSampler(groups, 10, least=4)
     assert batches.shares == {"a": 0.6, "b": 0.4}
     # Forty batches: members of a come three times, those of b eight times.
     from_a, from_b = np.tile(np.arange(80), 3).reshape(40, 6), np.tile(np.arange(80, 100), 8).reshape(40, 4)
@@ -97,14 +97,14 @@ def test_sums_and_losses_are_right_on_average(constraint):
     assert mean.item() == pytest.approx(losses.mean().item(), abs=1e-7)
 
 
-def trained_on_rare_groups(X, y, groups, constraints, free_passes):
+def trained_on_rare_groups(X, y, groups, constraints, warmup_epochs):
     """Train a small network by batches that hold more members of a rare group than all rows do."""
-    batches = GroupBatches(groups, 64)
-    loader = DataLoader(Indexed(TensorDataset(X, y)), batch_sampler=batches)
+    batches = GroupBatchSampler(groups, 64)
+    loader = DataLoader(IndexedDataset(TensorDataset(X, y)), batch_sampler=batches)
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 16), nn.Tanh(), nn.Linear(16, 1))
     fair = PartialFairness(
-        constraints, groups, y.numpy(), batch_shares=batches.shares, free_passes=free_passes
+        constraints, groups, y.numpy(), batch_shares=batches.shares, warmup_epochs=warmup_epochs
     )
     optimizer = torch.optim.Adam([*model.parameters(), *fair.parameters()], lr=0.01)
     for epoch in range(20):
@@ -131,8 +131,8 @@ def test_a_rare_group_in_batches_of_its_own():
     y = (X.sum(axis=1) + rng.normal(size=2000) > 0.5).astype(np.int64)
     constraints = [StatisticalParity((0.2, 0.6), 0.15, n_points=5), EqualOpportunity((0.0, 1.0), 0.3)]
     rows = torch.from_numpy(X).float(), torch.from_numpy(y), groups
-    gap, multiplier = trained_on_rare_groups(*rows, constraints, free_passes=2)
-    free_gap, free_multiplier = trained_on_rare_groups(*rows, constraints, free_passes=100)
+    gap, multiplier = trained_on_rare_groups(*rows, constraints, warmup_epochs=2)
+    free_gap, free_multiplier = trained_on_rare_groups(*rows, constraints, warmup_epochs=100)
     assert gap < free_gap / 2
     assert free_multiplier == 0 < multiplier
 
@@ -143,7 +143,7 @@ def test_tangents_of_all_rows_are_those_without_group_batches():
     scores = torch.from_numpy(np.random.default_rng(0).normal(size=300)).float()
     constraint = StatisticalParity((0.2, 0.6), 0.15, n_points=5)
     plain = PartialFairness(constraint, groups)
-    batched = PartialFairness(constraint, groups, batch_shares=GroupBatches(groups, 40, least=16).shares)
+    batched = PartialFairness(constraint, groups, batch_shares=GroupBatchSampler(groups, 40, least=16).shares)
     for fair in (plain, batched):
         fair.functions.place_thresholds(scores, fair.codes(groups))
         fair.refresh(scores)
@@ -154,10 +154,13 @@ def test_tangents_of_all_rows_are_those_without_group_batches():
 @pytest.mark.parametrize(
     ("make", "match"),
     [
-        (lambda: GroupBatches(groups_of([50, 50]), 10, least=6), "cannot hold 6 members of each of 2 groups"),
-        (lambda: GroupBatches(groups_of([999, 1]), 10, least=0), "would never hold group 'b'"),
-        (lambda: GroupBatches(groups_of([5, 5]), 0), "batch_size must be"),
-        (lambda: GroupBatches(groups_of([5, 5]), 20), "there are 10 rows, fewer than a batch of 20"),
+        (
+            lambda: GroupBatchSampler(groups_of([50, 50]), 10, least=6),
+            "cannot hold 6 members of each of 2 groups",
+        ),
+        (lambda: GroupBatchSampler(groups_of([999, 1]), 10, least=0), "would never hold group 'b'"),
+        (lambda: GroupBatchSampler(groups_of([5, 5]), 0), "batch_size must be"),
+        (lambda: GroupBatchSampler(groups_of([5, 5]), 20), "there are 10 rows, fewer than a batch of 20"),
         (
             lambda: ScoreConstraints(
                 StatisticalParity((0.2, 0.6), 0.1), groups_of([5, 5]), batch_shares={"a": 1.0}

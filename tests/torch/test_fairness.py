@@ -72,7 +72,7 @@ def test_majorants_touch_the_functions_where_tangents_are_taken_and_lie_above_el
 @pytest.mark.parametrize("tangents", [True, False])
 def test_derivatives_are_those_of_the_term_that_is_added(method, tangents):
     X, _, groups = made(60)
-    _, fair, _ = started(groups, memory=0.0, free_passes=0.0, method=method, surrogate="sigmoid")
+    _, fair, _ = started(groups, memory=0.0, warmup_epochs=0.0, method=method, surrogate="sigmoid")
     codes, rows = fair.codes(groups), torch.arange(len(X))
     fair(torch.zeros(()), X[:, 0], codes, None, rows)  # places the thresholds
     if tangents:
@@ -112,7 +112,7 @@ def test_a_linear_model_comes_to_the_optimum_of_the_engine(method):
         constraint,
         groups,
         method=method,
-        dual_step=0.1,
+        dual_lr=0.1,
         memory=0.0,
         surrogate="sigmoid",
         surrogate_width=1.0,
@@ -261,7 +261,7 @@ def test_rows_that_never_come_do_not_count():
     X, _, groups = made()
     scores, rows = X.sum(1) + 3, torch.arange(0, len(X), 2)
     functions = started(groups[rows.numpy()])[1].functions
-    _, fair, _ = started(groups, free_passes=2.0)
+    _, fair, _ = started(groups, warmup_epochs=2.0)
     for _ in range(5):
         fair(torch.zeros(()), scores[rows], fair.codes(groups)[rows], None, rows)
         fair.step()
@@ -274,7 +274,7 @@ def test_rows_that_never_come_do_not_count():
 
 def test_what_is_recorded_on_a_gpu_is_recorded_anew_for_other_settings(monkeypatch):
     X, _, groups = made(100)
-    _, fair, _ = started(groups, free_passes=0.0)
+    _, fair, _ = started(groups, warmup_epochs=0.0)
     places = []
 
     def replays(work, batch, place):
@@ -283,8 +283,8 @@ def test_what_is_recorded_on_a_gpu_is_recorded_anew_for_other_settings(monkeypat
 
     monkeypatch.setattr(fair, "_replays", replays)
     monkeypatch.setattr(fair, "_is_steady", lambda scores, rows: True)
-    for dual_step in (0.1, 0.1, 0.2):
-        fair.dual_step = dual_step
+    for dual_lr in (0.1, 0.1, 0.2):
+        fair.dual_lr = dual_lr
         fair(torch.zeros(()), X[:, 0], fair.codes(groups), None, torch.arange(100))
         fair.step()
     assert places[0] == places[1] != places[2]
@@ -293,7 +293,7 @@ def test_what_is_recorded_on_a_gpu_is_recorded_anew_for_other_settings(monkeypat
 def test_without_rows_tangents_are_taken_at_each_batch():
     """Nothing is remembered of rows, so that values are those of the functions themselves."""
     X, y, groups = made()
-    net, fair, optimizer = started(groups, memory=0.0, free_passes=1.0)
+    net, fair, optimizer = started(groups, memory=0.0, warmup_epochs=1.0)
     codes = fair.codes(groups)
     for _ in range(30):
         scores = net(X).squeeze(1)
@@ -325,7 +325,7 @@ def test_scores_in_half_precision_are_raised():
 
 def test_evaluation_and_overflows_leave_no_trace():
     X, y, groups = made(60)
-    _, fair, _ = started(groups, free_passes=0.0)
+    _, fair, _ = started(groups, warmup_epochs=0.0)
     codes, rows, scores = fair.codes(groups), torch.arange(60), X[:, 0].clone().requires_grad_()
     for _ in range(3):
         fair(bce(scores, y), scores, codes, None, rows)
@@ -347,7 +347,7 @@ def test_evaluation_and_overflows_leave_no_trace():
 
 def test_what_allows_everything_adds_nothing():
     X, y, groups = made(50)
-    fair = PartialFairness(StatisticalParity((0.0, 1.0), 1.0), groups, free_passes=0.0)
+    fair = PartialFairness(StatisticalParity((0.0, 1.0), 1.0), groups, warmup_epochs=0.0)
     loss = bce(X[:, 0].float(), y)
     assert fair(loss, X[:, 0].float(), fair.codes(groups), None, torch.arange(50)) is loss
     fair.step()
@@ -357,7 +357,7 @@ def test_what_allows_everything_adds_nothing():
     ("options", "match"),
     [
         ({"method": "best"}, "method must be one of 'primal_dual', 'augmented_lagrangian'"),
-        ({"dual_step": 0}, "dual_step must be positive"),
+        ({"dual_lr": 0}, "dual_lr must be positive"),
         ({"memory": 1.0}, "memory must lie in"),
         ({"refresh_every": -1}, "refresh_every must be at least 0"),
     ],
@@ -411,7 +411,7 @@ def test_one_group_is_refused():
 
 def test_a_first_batch_may_hold_nobody_of_a_group():
     X, _, groups = made(100)
-    fair = PartialFairness(StatisticalParity((0.2, 0.6), 0.1), groups, free_passes=0.0)
+    fair = PartialFairness(StatisticalParity((0.2, 0.6), 0.1), groups, warmup_epochs=0.0)
     rows = torch.from_numpy(np.flatnonzero(groups == "a"))
     loss = fair(torch.zeros(()), X[rows, 0].float(), fair.codes(groups)[rows])
     assert torch.isfinite(loss)
@@ -420,7 +420,7 @@ def test_a_first_batch_may_hold_nobody_of_a_group():
 
 def test_a_group_that_never_comes_is_one_sentence():
     X, _, groups = made(100)
-    fair = PartialFairness(StatisticalParity((0.2, 0.6), 0.1), groups, free_passes=1.0)
+    fair = PartialFairness(StatisticalParity((0.2, 0.6), 0.1), groups, warmup_epochs=1.0)
     rows = torch.from_numpy(np.flatnonzero(groups == "a"))
     batch = torch.zeros(()), X[rows, 0].float(), fair.codes(groups)[rows], None, rows
     fair(*batch)
@@ -434,7 +434,7 @@ def test_labels_that_make_no_difference_are_not_asked_for():
     X, y, groups = made(100)
     y[groups == "b"] = 0
     constraint = StatisticalParity((0.2, 0.6), 0.1)
-    told, untold = (PartialFairness(constraint, groups, given, free_passes=0.0) for given in (y, None))
+    told, untold = (PartialFairness(constraint, groups, given, warmup_epochs=0.0) for given in (y, None))
     codes = told.codes(groups)
     assert told(torch.zeros(()), X[:, 0].float(), codes) == untold(torch.zeros(()), X[:, 0].float(), codes)
 
@@ -448,7 +448,7 @@ def test_labels_may_be_a_column_of_a_table():
 
 def test_the_hook_in_bfloat16():
     X, _, groups = made(100)
-    fair = PartialFairness(StatisticalParity((0.2, 0.6), 0.1), groups, free_passes=0.0).to(torch.bfloat16)
+    fair = PartialFairness(StatisticalParity((0.2, 0.6), 0.1), groups, warmup_epochs=0.0).to(torch.bfloat16)
     assert torch.isfinite(fair(torch.zeros(()), X[:, 0].float(), fair.codes(groups), None, torch.arange(100)))
 
 

@@ -45,7 +45,7 @@ def test_the_network_keeps_the_promise(n_outputs):
     )
     assert model.training
     assert refitted.satisfied
-    assert refitted.result_.obstacle is None
+    assert refitted.result_.infeasibility is None
     assert "constraint satisfied by the network" in str(refitted)
     model.eval()
     with torch.no_grad():

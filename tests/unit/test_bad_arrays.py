@@ -94,7 +94,7 @@ def compare(**given):
 
 def changes(**given):
     given = {"before": SCORES, "after": SCORES, **given}
-    return metrics.band_changes(sensitive_features=GROUPS, interval=(0.0, 0.5), **given)
+    return metrics.interval_changes(sensitive_features=GROUPS, interval=(0.0, 0.5), **given)
 
 
 def score(y):
@@ -207,7 +207,7 @@ def test_a_table_of_arrow_with_one_column_is_a_column():
 def test_torch_names_the_argument():
     torch = pytest.importorskip("torch")
     from partialfair.constraints import GroupAUC, StatisticalParity
-    from partialfair.torch import GroupBatches, ScoreConstraints
+    from partialfair.torch import GroupBatchSampler, ScoreConstraints
 
     for constraint in (StatisticalParity((0, 1)), GroupAUC((0, 1))):
         functions = ScoreConstraints(constraint, GROUPS)
@@ -216,4 +216,4 @@ def test_torch_names_the_argument():
     bad = {"n_processes": 0, "rank": 1, "seed": -1, "batch_size": 10**400, "least": np.nan}
     for name, value in bad.items():
         with pytest.raises(InputError, match=name):
-            GroupBatches(GROUPS, **{"batch_size": 8, name: value})
+            GroupBatchSampler(GROUPS, **{"batch_size": 8, name: value})

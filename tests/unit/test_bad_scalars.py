@@ -119,7 +119,7 @@ TABLE = [
         },
     ),
     (
-        lambda **bad: theory.required_size(**{"max_gap": 0.1, **bad}),
+        lambda **bad: theory.sample_size(**{"max_gap": 0.1, **bad}),
         {
             "max_gap": [*NUMBERS, None, 0],
             "true_gap": [*NUMBERS, None],
@@ -128,7 +128,7 @@ TABLE = [
         },
     ),
     (
-        lambda **bad: theory.smallest_gap(**{"n": 100, **bad}),
+        lambda **bad: theory.detectable_gap(**{"n": 100, **bad}),
         {"n": [*NUMBERS, None, 0], "confidence": [*NUMBERS, None], "power": [*NUMBERS, None]},
     ),
     (

@@ -148,7 +148,7 @@ def test_where_an_estimate_is_close_to_the_limit_no_number_of_rows_is_advised():
     y = X.sum(axis=1) + rng.normal(size=2000) > 0.5
     clf = PartialFairClassifier(interval=(0.1, 0.6))
     path = fairness_path(clf, X, y, sensitive_features=groups, max_gaps=[0.3], random_state=0)
-    least = min(path.gap(point).value for point in path.points)
+    least = min(path.gap(point).gap for point in path.points)
     said = path.explain_shortfall(least + 1e-4, 0.05)
     assert "a realistic sample cannot decide" in said
     assert "rows held out would do" not in said

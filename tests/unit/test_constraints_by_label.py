@@ -56,7 +56,9 @@ def test_they_say_what_the_paper_writes(sigma, interval, seed):
         assert found == pytest.approx(expected)
 
 
-@pytest.mark.filterwarnings("ignore::partialfair.exceptions.IdleThresholdWarning")  # the definition counts
+@pytest.mark.filterwarnings(
+    "ignore::partialfair.exceptions.ThresholdOutsideIntervalWarning"
+)  # the definition counts
 @pytest.mark.parametrize("kind", METRICS)
 @pytest.mark.parametrize("gap_scale", ["interval", "absolute"])
 def test_a_narrow_surrogate_is_the_metric_with_ranks_within_the_label(kind, gap_scale):

@@ -138,7 +138,7 @@ def row(scores, groups, metric):
 
 
 @pytest.mark.filterwarnings("ignore::partialfair.exceptions.SmallGroupWarning")
-@pytest.mark.filterwarnings("ignore::partialfair.exceptions.IdleThresholdWarning")
+@pytest.mark.filterwarnings("ignore::partialfair.exceptions.ThresholdOutsideIntervalWarning")
 class TestTruth:
     def test_estimates_are_nearer_than_the_mean_of_the_folds(self, samples):
         for found in samples.values():

@@ -66,7 +66,7 @@ def fitted() -> dict[str, tuple[object, tuple[str, ...]]]:
     linear = PartialFairClassifier(constraint=None).fit(ROWS, LABELS)
     forest = RandomForestClassifier(3, max_depth=2, random_state=0).fit(ROWS, LABELS)
     trees = PartialFairTrees(forest, constraint=None, alpha=0.1)
-    adjuster = PartialParityAdjuster(interval=(0, 1), max_gap=1.0, scorer=forest)
+    adjuster = PartialParityAdjuster(interval=(0, 1), max_gap=1.0, estimator=forest)
     return {
         "linear": (linear, ("predict", "predict_proba", "decision_function")),
         "regressor": (PartialFairRegressor(constraint=None).fit(ROWS, LABELS), ("predict",)),
@@ -97,7 +97,7 @@ def test_fitting(kind):
         PartialFairClassifier(interval=(0, 1)),
         PartialFairRegressor(interval=(0, 1)),
         PartialFairTrees(GradientBoostingClassifier(n_estimators=2), interval=(0, 1)),
-        PartialParityAdjuster(interval=(0, 1), scorer=LogisticRegression().fit(ROWS, LABELS)),
+        PartialParityAdjuster(interval=(0, 1), estimator=LogisticRegression().fit(ROWS, LABELS)),
     ):
         with pytest.raises(InputError, match="X is a sparse matrix whose arrays do not fit"):
             estimator.fit(X, LABELS, sensitive_features=GROUPS)

@@ -46,8 +46,8 @@ def test_models_are_those_that_were_asked_for(path, people):
     kept = frame["status"] == "converged"
     assert kept.sum() >= 2
     assert (frame["training_gap"] <= frame["max_gap"] + 1e-9)[kept].all()
-    assert (frame["gap_low"] <= frame["gap"]).all()
-    assert (frame["gap"] <= frame["gap_high"]).all()
+    assert (frame["ci_low"] <= frame["gap"]).all()
+    assert (frame["gap"] <= frame["ci_high"]).all()
 
 
 def test_a_path_is_as_good_as_models_fitted_one_by_one(people):
@@ -65,7 +65,7 @@ def test_a_path_is_as_good_as_models_fitted_one_by_one(people):
         expected = partial_statistical_parity_difference(
             None, scores, sensitive_features=groups, interval=(0.1, 0.6)
         )
-        assert path.gap(point).value == pytest.approx(expected)
+        assert path.gap(point).gap == pytest.approx(expected)
         assert point.error == pytest.approx(np.sqrt(point.score * (1 - point.score) / len(y)), rel=0.25)
 
 
@@ -86,13 +86,13 @@ def test_rows_held_out_are_a_share_of_every_group_and_class(people):
 def test_best_is_the_best_of_those_that_are_certified(path):
     for max_gap in (0.3, 0.4, 0.6, 0.8):
         for confidence in (0.5, 0.9):
-            certified = path.certified(max_gap, confidence)
+            certified = path.validated(max_gap, confidence)
             if certified:
                 best = path.best(max_gap, confidence)
                 assert best is max(certified, key=lambda point: (point.score, -point.training_gap)).model
             # Each passes by itself, at the error of all together: its own test had no more.
-            assert all(path.gap(point, confidence).at_most <= max_gap for point in certified)
-    assert set(path.certified(1.0)) == set(path.points)
+            assert all(path.gap(point, confidence).upper_bound <= max_gap for point in certified)
+    assert set(path.validated(1.0)) == set(path.points)
     with pytest.raises(InputError) as refusal:
         path.best(max_gap=0.0)
     said = str(refusal.value)
@@ -102,9 +102,9 @@ def test_best_is_the_best_of_those_that_are_certified(path):
 
 
 def test_certified_sets_are_nested(path):
-    sets = [set(path.certified(max_gap)) for max_gap in (0.2, 0.3, 0.5, 0.9, 1.0)]
+    sets = [set(path.validated(max_gap)) for max_gap in (0.2, 0.3, 0.5, 0.9, 1.0)]
     assert all(small <= large for small, large in itertools.pairwise(sets))
-    assert set(path.certified(0.5, 0.99)) <= set(path.certified(0.5, 0.9)) <= set(path.certified(0.5, 0.6))
+    assert set(path.validated(0.5, 0.99)) <= set(path.validated(0.5, 0.9)) <= set(path.validated(0.5, 0.6))
 
 
 def test_the_order_of_tests_is_fixed_in_training(path):
@@ -129,7 +129,7 @@ def test_tests_are_made_with_the_shares_of_the_error(path):
                 expected.append(point)
             else:
                 level = 0.0
-        assert list(path.certified(max_gap)) == expected
+        assert list(path.validated(max_gap)) == expected
 
 
 def test_alphas_weights_jobs_and_a_constraint_object(people):
@@ -270,7 +270,7 @@ def test_rows_without_a_group_count_in_the_score_only(people):
     expected = partial_statistical_parity_difference(
         None, scores[~unknown], sensitive_features=groups[~unknown], interval=(0.1, 0.6)
     )
-    assert path.gap(point).value == pytest.approx(expected)
+    assert path.gap(point).gap == pytest.approx(expected)
     assert point.score == pytest.approx(((scores > 0) == y).mean())
 
 
@@ -307,8 +307,8 @@ def test_the_first_model_has_no_constraint_and_is_judged_by_it(people, kind, hig
     assert (first.unconstrained, first.allowed, second.allowed) == (True, "no constraint", "max gap 0.3")
     assert first.constraint.interval == second.constraint.interval
     # The validation rows are those trained on: the gaps are the same.
-    assert path.gap(first).value == pytest.approx(first.training_gap)
-    assert path.gap(second).value == pytest.approx(second.training_gap)
+    assert path.gap(first).gap == pytest.approx(first.training_gap)
+    assert path.gap(second).gap == pytest.approx(second.training_gap)
     assert second.model.result_.gap == second.training_gap
     labels = [text.get_text() for text in path.plot().texts]
     assert any("no constraint" in label for label in labels)
@@ -355,7 +355,7 @@ def test_two_models_are_compared_on_the_validation_rows(path):
     found = path.compare(loose, strict, confidence=0.9)
     row = found[path.record.metric]
     assert (row.gap_a, row.gap_b) == (path.gap(loose, 0.9).value, path.gap(strict, 0.9).value)
-    assert row.low <= row.difference <= row.high
+    assert row.ci_low <= row.difference <= row.ci_high
     assert found.confidence == 0.9
 
 

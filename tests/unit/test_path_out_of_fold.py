@@ -74,9 +74,11 @@ def test_gaps_are_those_of_the_scores_and_come_nearer_than_held_out_ones(path, p
         gap = partial_statistical_parity_difference(
             None, point.scores, sensitive_features=groups, interval=INTERVAL
         )
-        assert path.gap(point).value == gap
+        assert path.gap(point).gap == gap
     held_out = fairness_path(CLF, X, y, sensitive_features=groups, max_gaps=[0.3], random_state=0)
-    widths = [[one.gap(point).high - one.gap(point).low for point in one.points] for one in (path, held_out)]
+    widths = [
+        [one.gap(point).ci_high - one.gap(point).ci_low for point in one.points] for one in (path, held_out)
+    ]
     assert np.mean(widths[0]) < 0.7 * np.mean(widths[1])  # five times the people
 
 
@@ -87,19 +89,19 @@ def test_promises_about_one_model_are_refused(path):
 
 
 def test_a_choice_without_a_promise(path, people):
-    gaps = [path.gap(point).value for point in path.points]
+    gaps = [path.gap(point).gap for point in path.points]
     assert gaps[1] < gaps[0]
-    assert path.by_estimate(1.0) is max(path.points, key=lambda point: point.score).model
-    assert path.by_estimate((gaps[0] + gaps[1]) / 2) is path.points[1].model
+    assert path.select_by_estimate(1.0) is max(path.points, key=lambda point: point.score).model
+    assert path.select_by_estimate((gaps[0] + gaps[1]) / 2) is path.points[1].model
     with pytest.raises(
         InputError, match=r"no model .* estimated gap of at most 0.001 out of fold; the smallest"
     ):
-        path.by_estimate(0.001)
+        path.select_by_estimate(0.001)
 
 
 def test_what_is_shown_says_what_it_is(path):
     frame = path.to_frame()
-    assert frame["folds_kept"].isna().all()  # nothing was promised
+    assert frame["folds_satisfied"].isna().all()  # nothing was promised
     axes = path.plot()
     assert "out of fold" in axes.get_xlabel()
     assert "out of fold" in axes.get_ylabel()
@@ -108,7 +110,7 @@ def test_what_is_shown_says_what_it_is(path):
         assert "600 rows out of fold" in shown
         assert "every row was scored by one of 5 models" in shown
     difference = path.compare(path.points[0], path.points[1])["statistical_parity"]
-    gaps = [path.gap(point).value for point in path.points]
+    gaps = [path.gap(point).gap for point in path.points]
     assert difference.difference == pytest.approx(gaps[1] - gaps[0])
 
 
@@ -117,7 +119,7 @@ def test_promises_kept_in_folds_are_counted(people):
     clf = PartialFairClassifier(interval=INTERVAL, options=FitOptions(search_steps=0))
     path = fairness_path(clf, X, y, sensitive_features=groups, max_gaps=[0.4], cv=2, random_state=0)
     kept = [model.result_.satisfied for model in path.points[1].fold_models]
-    assert path.to_frame()["folds_kept"].tolist()[1] == sum(kept)
+    assert path.to_frame()["folds_satisfied"].tolist()[1] == sum(kept)
 
 
 def test_the_same_seed_and_jobs_give_the_same_path(people, path):
@@ -263,9 +265,9 @@ class TestClusters:
         report = fairness_report(
             held_out.y, point.scores, clusters=held_out.clusters, random_state=path._seed, **settings
         )
-        assert path.gap(point).high == report["statistical_parity"].high
+        assert path.gap(point).ci_high == report["statistical_parity"].ci_high
         of_rows = fairness_report(held_out.y, point.scores, random_state=0, **settings)
-        assert report["statistical_parity"].high > of_rows["statistical_parity"].high
+        assert report["statistical_parity"].ci_high > of_rows["statistical_parity"].ci_high
         found = path.compare(*path.points)["statistical_parity"]
         paired = compare_gaps(
             held_out.y,

@@ -39,7 +39,7 @@ from partialfair.tables import CategoryColumn, TableModel
 from partialfair.utils.model_files.scikit_learn import check_models
 from tests.traps import Trap
 
-pytestmark = pytest.mark.filterwarnings("ignore::partialfair.exceptions.IdleThresholdWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::partialfair.exceptions.ThresholdOutsideIntervalWarning")
 SAVED = Path(__file__).parent / "saved_models"
 CROSSED = pd.DataFrame({"sex": np.tile(["f", "m"], 60), "old": np.repeat([True, False], 60)})
 SEX = CROSSED["sex"].to_numpy()

@@ -12,7 +12,7 @@ from scipy.integrate import trapezoid
 
 from partialfair.data.intervals import as_interval_set
 from partialfair.exceptions import InputError, MissingExtraError
-from partialfair.metrics import band_membership, rank_curve, unfairness_map
+from partialfair.metrics import interval_membership, rank_curve, unfairness_map
 from partialfair.plotting import plot_path, plot_rank_curve, plot_score_densities, plot_unfairness_map
 from partialfair.plotting.style import INTERVAL_COLOUR, MAX_SHOWN
 
@@ -267,7 +267,7 @@ class TestBars:
             "sample_weight": weights,
             "higher_is_better": higher,
         }
-        inside = band_membership(scores, **common)
+        inside = interval_membership(scores, **common)
         axes = plot_score_densities(scores, **common)
         for ax, name in zip(axes, np.unique(groups), strict=True):
             assert not ax.lines
@@ -349,9 +349,9 @@ class TestMap:
         found = unfairness_map(scores, sensitive_features=groups, n_grid=20)
         ax = plot_unfairness_map(found)
         drawn = ax.collections[0].get_array()
-        np.testing.assert_array_equal(np.ma.filled(drawn, np.nan).reshape(20, 20), found.values.T)
+        np.testing.assert_array_equal(np.ma.filled(drawn, np.nan).reshape(20, 20), found.gaps.T)
         faded = ~np.ma.getmaskarray(ax.collections[1].get_array()).reshape(20, 20)
-        np.testing.assert_array_equal(faded, (np.isfinite(found.values) & (found.low <= 0)).T)
+        np.testing.assert_array_equal(faded, (np.isfinite(found.gaps) & (found.ci_low <= 0)).T)
 
     @pytest.mark.parametrize("scale", ["interval", "absolute"])
     def test_the_ring_is_in_the_cell_of_the_interval_and_the_scale_is_named(self, scale):
@@ -393,8 +393,8 @@ class Points:
         return pd.DataFrame(
             {
                 "gap": gaps,
-                "gap_low": np.maximum(gaps - 0.05, 0),
-                "gap_high": gaps + 0.05,
+                "ci_low": np.maximum(gaps - 0.05, 0),
+                "ci_high": gaps + 0.05,
                 "score": self.scores,
                 "score_error": 0.01,
                 "max_gap": [0.01 * (k + 1) for k in range(gaps.size)],

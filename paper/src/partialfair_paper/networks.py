@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from partialfair.torch import GroupBatches
+    from partialfair.torch import GroupBatchSampler
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of ImageNet's pixels, by which its networks expect images to be standardised."""
@@ -66,10 +66,11 @@ class NetworkSettings:
         Of AdamW; the rate is the highest of its cycle.
     free_epochs
         Epochs before the constraints join.
-    method, dual_step, penalty, memory, surrogate_width
+    method, dual_lr, penalty, memory, surrogate_width
         Of `partialfair.torch.PartialFairness`.
     group_batches
-        Whether every batch has a fixed number of members of each group (`partialfair.torch.GroupBatches`).
+        Whether every batch has a fixed number of members of each group
+        (`partialfair.torch.GroupBatchSampler`).
     """
 
     epochs: int = 10
@@ -78,7 +79,7 @@ class NetworkSettings:
     decay: float = 0.1
     free_epochs: int = 2
     method: Literal["primal_dual", "augmented_lagrangian"] = "augmented_lagrangian"
-    dual_step: float = 0.02
+    dual_lr: float = 0.02
     penalty: float = 0.5
     memory: float = 0.9
     surrogate_width: float = 2.0
@@ -124,7 +125,7 @@ class Network(Method):
         # Where there are five times as many functions, each has a smaller price, unless κ is strict.
         many = run.n_points is not None and run.n_points > N_POINTS
         strict = run.tolerance is not None and run.tolerance < _STRICT_MAX_GAP
-        return NetworkSettings(dual_step=0.004, penalty=0.2) if many and not strict else NetworkSettings()
+        return NetworkSettings(dual_lr=0.004, penalty=0.2) if many and not strict else NetworkSettings()
 
     def fit(self, run: Run, parts: Parts) -> Fitted:
         """Train a network."""
@@ -217,11 +218,11 @@ def _train(
         constraint,
         groups,
         method=settings.method,
-        dual_step=settings.dual_step,
+        dual_lr=settings.dual_lr,
         penalty=settings.penalty,
         memory=settings.memory,
         surrogate_width=settings.surrogate_width,
-        free_passes=free_epochs,
+        warmup_epochs=free_epochs,
         batch_shares=None if batches is None else batches.shares,
     ).to(device)
     row_weights = torch.ones(len(fair.labels), device=device)
@@ -272,15 +273,15 @@ class _Batches:
     def __init__(self, part: Part, settings: NetworkSettings, seed: int, device: torch.device) -> None:
         import torch
 
-        from partialfair.torch import GroupBatches
+        from partialfair.torch import GroupBatchSampler
 
         self.images, self.y = _on_device(part, device)
         self.rng = torch.Generator(device).manual_seed(seed)
         self.shifts = np.random.default_rng(seed)
         self.batch_size = min(settings.batch_size, len(part.y) // _LEAST_BATCHES)
-        self.batch_sampler: GroupBatches | None = None
+        self.batch_sampler: GroupBatchSampler | None = None
         if settings.group_batches:
-            self.batch_sampler = GroupBatches(part.groups, self.batch_size, least=0, seed=seed)
+            self.batch_sampler = GroupBatchSampler(part.groups, self.batch_size, least=0, seed=seed)
 
     def __len__(self) -> int:
         return len(self.y) // self.batch_size

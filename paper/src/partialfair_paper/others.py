@@ -40,7 +40,7 @@ class _WholeRange(Method):
 
 
 def _reductions() -> Any:
-    return require("fairlearn.reductions", extra="peers", purpose="comparing with fairlearn")
+    return require("fairlearn.reductions", extra="comparison", purpose="comparing with fairlearn")
 
 
 def with_group(part: Part, labels: tuple[Any, ...]) -> Floats:
@@ -60,7 +60,7 @@ class _Reduction(_WholeRange):
     def missing(self) -> str | None:
         """Return a sentence if fairlearn is not installed."""
         if find_spec("fairlearn") is None:
-            return f"{self.label} needs fairlearn; run: pip install 'partialfair[peers]'"
+            return f"{self.label} needs fairlearn; run: pip install 'partialfair[comparison]'"
         return None
 
 

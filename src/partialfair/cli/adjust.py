@@ -178,7 +178,7 @@ class AdjustedTable:
         record["outside_the_interval"] = self.change.record()["outside_the_interval"]
         if self.result is None:
             metric = self.purpose.metric
-            before, after = (None, None) if self.gaps is None else (each[metric].value for each in self.gaps)
+            before, after = (None, None) if self.gaps is None else (each[metric].gap for each in self.gaps)
             measured = {"metric": metric, "gap_before": before, "gap": after}
             interval = interval_record(self.purpose.interval)
             return {**record, "applied": str(self.settings.apply_map), "interval": interval, **measured}

@@ -216,10 +216,9 @@ def frontier(settings: PathSettings) -> None:
 
 def _say_how_to_score(path: Path, *, satisfied: bool) -> None:
     """Say how to use the model that was saved."""
-    unkept = "" if satisfied else " --use-unkept"
-    echo(
-        f"score new rows: {command_name()} predict {shlex.quote(str(path))} NEW.csv --out scores.csv{unkept}"
-    )
+    infeasible = "" if satisfied else " --allow-infeasible"
+    predict = f"{command_name()} predict {shlex.quote(str(path))}"
+    echo(f"score new rows: {predict} NEW.csv --out scores.csv{infeasible}")
 
 
 def adjust(settings: AdjustSettings) -> None:

@@ -114,14 +114,14 @@ class Audit:
     @property
     def headline(self) -> str:
         """What the numbers are about, and which groups are not evaluated; pages add the latter themselves."""
-        return "; ".join(filter(None, [self.subject, self.report.coverage]))
+        return "; ".join(filter(None, [self.subject, self.report.exclusions]))
 
     def record(self) -> dict[str, Any]:
         """Return plain data for JSON; the schema's number changes when a reader would have to."""
         worst = self.unfairness.widest(MAP_WIDTH)
         choice = None
         if self.choice is not None:
-            names = ("positive_rate", "gap", "low", "high", "confidence")
+            names = ("positive_rate", "gap", "ci_low", "ci_high", "confidence")
             values = {name: getattr(self.choice, name) for name in names}
             excluded = [group_name(label) for label in self.choice.excluded]
             choice = {"positions": len(self.choice.candidates), **values, "excluded": excluded}
@@ -136,9 +136,9 @@ class Audit:
             "widest_interval": {
                 "width": MAP_WIDTH,
                 "interval": list(worst.interval),
-                "value": worst.value,
-                "low": worst.low,
-                "high": worst.high,
+                "gap": worst.gap,
+                "ci_low": worst.ci_low,
+                "ci_high": worst.ci_high,
                 "worst_pair": [group_name(label) for label in worst.groups],
             },
             "notes": list(self.notes),
@@ -151,7 +151,7 @@ class Audit:
         """Return what ``--out`` writes with the record; the figures are drawn when they are called."""
         return {
             "metrics.csv": csv_text(self.report.to_frame(), index=True),
-            "pairs.csv": csv_text(self.report.pairs_frame()),
+            "pairs.csv": csv_text(self.report.to_frame(by="pair")),
             "rank_curve.png": lambda: draw_rank_curves({"": self.report}, self.interval),
             "score_densities.png": lambda: draw_densities(self.report),
             "unfairness_map.png": self._map,
@@ -221,15 +221,15 @@ class Audit:
     def _widest_sentence(self) -> str:
         """Say where, among intervals of one width, the gap is largest; the audited one wins ties."""
         worst = self.unfairness.widest(MAP_WIDTH)
-        gap = self.report["statistical_parity"].value
-        if _is_as_wide(self.interval) and gap >= worst.value - 1e-9:
+        gap = self.report["statistical_parity"].gap
+        if _is_as_wide(self.interval) and gap >= worst.gap - 1e-9:
             return f"No other interval of {short_percent(MAP_WIDTH)} of the ranks has a larger gap."
         return (
             f"The largest gap of any interval of {short_percent(MAP_WIDTH)} of the ranks is "
-            f"{fixed(worst.value)}, at {self.settings.words(worst.interval)}, between "
+            f"{fixed(worst.gap)}, at {self.settings.words(worst.interval)}, between "
             f"{' and '.join(map(group_name, worst.groups))} ({short_percent(self.settings.confidence)} band, "
-            f"simultaneous for all {self.unfairness.n_intervals:,} intervals: {fixed(worst.low)} – "
-            f"{fixed(worst.high)})."
+            f"simultaneous for all {self.unfairness.n_intervals:,} intervals: {fixed(worst.ci_low)} – "
+            f"{fixed(worst.ci_high)})."
         )
 
 

@@ -26,11 +26,11 @@ from partialfair.metrics import (
     FairnessReport,
     GapComparison,
     GapDifference,
-    band_changes,
-    band_membership,
+    interval_changes,
+    interval_membership,
 )
 from partialfair.metrics.catalogue import METRICS
-from partialfair.report.page_data import interval_changes
+from partialfair.report.page_data import collect_changes
 from partialfair.report.pages import audit_page
 from partialfair.report.sections import Section, gap_cells, interval_title, notes_section
 from partialfair.report.verdict import Outcome
@@ -76,7 +76,7 @@ class Comparison:
             np.arange(1, len(frame) + 1) if ids is None else ids.to_numpy(),
         )
         for name, audit in zip(self.names, self.audits, strict=True):
-            frame[f"in interval: {name}"] = band_membership(
+            frame[f"in interval: {name}"] = interval_membership(
                 audit.table.scores, interval=first.interval, **first.evaluation.ranking
             ).round(6)
         shares = frame.iloc[:, -len(self.audits) :]
@@ -116,7 +116,7 @@ class Comparison:
         names, first = self.names, self.audits[0]
         n_rows, n_groups = len(first.table.scores), len(first.report.groups)
         scores = {name: audit.table.scores for name, audit in zip(names, self.audits, strict=True)}
-        changes = interval_changes(scores, interval=first.interval, **first.evaluation.ranking)
+        changes = collect_changes(scores, interval=first.interval, **first.evaluation.ranking)
         notes = [
             f"{name}: {note}" for name, audit in zip(names, self.audits, strict=True) for note in audit.notes
         ]
@@ -212,7 +212,7 @@ def compare(settings: CompareSettings) -> Comparison:
     return Comparison(
         audits,
         tuple(_gap_differences(audit, other) for other in audits[1:]),
-        tuple(band_changes(first.scores, table.scores, interval=interval, **ranking) for table in others),
+        tuple(interval_changes(first.scores, table.scores, interval=interval, **ranking) for table in others),
     )
 
 
@@ -237,7 +237,7 @@ def difference_cells(row: GapDifference) -> list[str]:
     metric = METRICS[row.metric]
     if np.isnan(row.difference):
         return [metric.title, f"n/a ({row.reason})" if row.reason else "undefined", "", ""]
-    ends = f"{metric.text(row.low)} to {metric.text(row.high)}"
+    ends = f"{metric.text(row.ci_low)} to {metric.text(row.ci_high)}"
     return [metric.title, metric.text(row.difference), ends, row.verdict]
 
 
@@ -312,7 +312,7 @@ def _unique_ids(table: ScoreTable) -> pd.Index[Any]:
 
 def _cell(report: FairnessReport, metric: str) -> str:
     """Write one model's gap; empty if the report has none, which may depend on the scores."""
-    if all(row.metric != metric for row in report.rows):
+    if all(row.metric != metric for row in report.metrics):
         return ""
     value, interval = gap_cells(report[metric], metric)
     return f"{value} ({interval})" if interval else value

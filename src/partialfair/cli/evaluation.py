@@ -149,9 +149,9 @@ def compare_scores(
 
 
 _DECIDES = {
-    FailureKinds.estimate: "value",
-    FailureKinds.exceeds: "at_least",
-    FailureKinds.unproven: "at_most",
+    FailureKinds.estimate: "gap",
+    FailureKinds.exceeds: "lower_bound",
+    FailureKinds.inconclusive: "upper_bound",
 }
 """The number of a metric's line that is held against the limit."""
 
@@ -166,8 +166,8 @@ class Gate:
         Which gap is held against which limit.
     fail_on
         ``"estimate"``: a measured gap above the limit; ``"exceeds"``: only one that is shown to exceed it,
-        ``at_least > limit``; ``"unproven"``: one that is not shown to be at most the limit,
-        ``at_most > limit``.
+        ``lower_bound > limit``; ``"inconclusive"``: one that is not shown to be at most the limit,
+        ``upper_bound > limit``.
     """
 
     metric: str
@@ -219,15 +219,15 @@ class Gate:
         gap, kind, bound, reason = row.missing_text, "", "", ""
         if self.needs_unseen_rows:
             kind = f" (--fail-on {self.fail_on})"
-        if not np.isnan(row.value):
-            gap = metric.text(row.value)
+        if not np.isnan(row.gap):
+            gap = metric.text(row.gap)
             if self.needs_unseen_rows:
                 side = _DECIDES[self.fail_on].replace("_", " ")
                 decisive = metric.text(self._decisive(report))
                 bound = f", {side} {decisive} with {short_percent(report.confidence)} confidence"
             if self.fail_on is FailureKinds.exceeds:
                 reason = f", {'not ' if passed else ''}shown to exceed it"
-            elif self.fail_on is FailureKinds.unproven:
+            elif self.fail_on is FailureKinds.inconclusive:
                 reason = f", {'' if passed else 'not '}shown to be at most that"
         verdict = ("pass", "green") if passed else ("FAIL", "red")
         if row.reason:

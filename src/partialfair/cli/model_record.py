@@ -23,7 +23,7 @@ def model_record(model: TableModel) -> dict[str, Any]:
         "objective": result.objective,
         "max_violation": result.max_violation,
         "exact_training_gap": result.gap,
-        "obstacle": result.obstacle,
+        "infeasibility": result.infeasibility,
         "outside": outside_record(result),
         "population": None if result.population is None else _population_record(result.population),
         "decision_threshold": model.classifier.decision_threshold_,
@@ -48,8 +48,8 @@ def _parameters_record(model: TableModel) -> dict[str, Any]:
     if classifier.takes_tables:
         from partialfair.trees import ensemble_of
 
-        n_leaves = ensemble_of(classifier.model_).n_leaves
-        kind = type(classifier.model_).__name__
+        n_leaves = ensemble_of(classifier.estimator_).n_leaves
+        kind = type(classifier.estimator_).__name__
         size = {"n_trees": len(n_leaves), "n_leaves": sum(n_leaves)}
         return {"trees": {"kind": kind, **size, "alpha": classifier.alpha_}}
     # With group terms there is one row of coefficients for each group.

@@ -28,7 +28,7 @@ SmallGroups = StrEnum("SmallGroups", ["list", "merge", "keep"])
 MissingGroups = StrEnum("MissingGroups", ["error", "ignore"])
 Enforcement = StrEnum("Enforcement", ["exact", "surrogate"])
 Outside = StrEnum("Outside", ["free", "no_worse"])
-FailureKinds = StrEnum("FailureKinds", ["estimate", "exceeds", "unproven"])  # --fail-on
+FailureKinds = StrEnum("FailureKinds", ["estimate", "exceeds", "inconclusive"])  # --fail-on
 Models = StrEnum("Models", ["linear", "lightgbm", "xgboost", "hist"])
 
 

@@ -219,8 +219,8 @@ def _finite(value: Any) -> Any:
 
 
 _OPTIONS = (
-    (r"\bmin_group_size=(\d+)", r"--min-group \1"),
-    (r"\bmin_group_size\b", "--min-group"),
+    (r"\bmin_group_size=(\d+)", r"--min-group-size \1"),
+    (r"\bmin_group_size\b", "--min-group-size"),
     (r"\bsmall_groups='(\w+)'", r"--small-groups \1"),
     (r"\bmissing_groups='(\w+)'", r"--missing-groups \1"),
     (r"\bgroup_terms='(\w+)'", r"--group-terms \1"),

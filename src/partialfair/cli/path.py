@@ -26,7 +26,7 @@ from partialfair.exceptions import InputError
 from partialfair.metrics import ReportRow
 from partialfair.metrics.catalogue import METRICS
 from partialfair.persistence import model_bytes
-from partialfair.report.pages import path_names, path_page
+from partialfair.report.pages import path_page
 from partialfair.report.sections import gap_cells, interval_title, notes_section, settings_section
 from partialfair.utils.text import fixed, short_percent
 from partialfair.utils.typing import IntervalLike
@@ -73,7 +73,7 @@ class Frontier:
     def headline(self) -> str:
         """What was trained, and on what."""
         title = METRICS[self.settings.metric].title
-        coverage = self.models.report(self.models.points[-1], self.settings.confidence).coverage
+        coverage = self.models.report(self.models.points[-1], self.settings.confidence).exclusions
         covered = f"; {self.models.evaluated_on}: {coverage}" if coverage else ""
         return self.prepared.headline(title, self.interval, self.excluded) + covered
 
@@ -98,7 +98,7 @@ class Frontier:
             {
                 **line,
                 "satisfied": point.model.result_.satisfied,
-                "obstacle": point.model.result_.obstacle,
+                "infeasibility": point.model.result_.infeasibility,
                 "outside": outside_record(point.model.result_),
                 "worst_pair": [group_name(label) for label in self._gap(point).groups],
                 "chosen": point is self.chosen,
@@ -129,9 +129,12 @@ class Frontier:
 
     def _scored(self) -> str:
         """Return the rows held out or in folds, and how every model scores them; ``audit`` reads it."""
-        names = path_names(self.models.points)
+        points = self.models.points
+        one_alpha = len({point.alpha for point in points}) == 1
         scores = {
-            f"score, {name}": point.scores for name, point in zip(names, self.models.points, strict=True)
+            ("score_unconstrained" if point.unconstrained else f"score_max_gap_{point.max_gap:.12g}")
+            + ("" if one_alpha else f"_alpha_{point.alpha:.12g}"): point.scores
+            for point in points
         }
         return csv_text(self.prepared.scored(scores))
 

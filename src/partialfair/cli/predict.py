@@ -121,8 +121,8 @@ def predict(settings: PredictSettings) -> Prediction:
             f"{model_path} holds a {type(model).__name__}, which takes features and no tables; predict needs "
             "a model of partialfair train or path, others are used from Python, with load_model"
         )
-    if not settings.use_unkept:
-        refuse_unkept(model, model_path, "scores with it")
+    if not settings.allow_infeasible:
+        refuse_infeasible(model, model_path, "scores with it")
     with step(f"reading {path}"):
         table, is_text = read_table(path, model.needed)
     present = list(table.columns)
@@ -145,8 +145,8 @@ def predict(settings: PredictSettings) -> Prediction:
     return Prediction(model_path, path, model, table[columns].assign(**added), is_text, notes)
 
 
-def refuse_unkept(model: Any, path: Path, then: str) -> None:
-    """Refuse a model that violates its constraint, whatever its name; say what --use-unkept does."""
+def refuse_infeasible(model: Any, path: Path, then: str) -> None:
+    """Refuse a model that violates its constraint, whatever its name; say what --allow-infeasible does."""
     is_table_model = isinstance(model, TableModel)
     result: Any = getattr(model.classifier if is_table_model else model, "result_", None)
     satisfied = model.satisfied if is_table_model else None
@@ -157,7 +157,9 @@ def refuse_unkept(model: Any, path: Path, then: str) -> None:
         reason = f"its gap in training is {result.gap:.3g}, and at most {allowed} was asked for"
         if result.population is not None:
             reason = result.population.sentence
-        raise InputError(f"{path} does not keep its promise: {reason}; --use-unkept {then} all the same")
+        raise InputError(
+            f"{path} does not keep its promise: {reason}; --allow-infeasible {then} all the same"
+        )
 
 
 def write(scored: Prediction, out: Path) -> None:
@@ -251,8 +253,8 @@ def export(settings: ExportSettings) -> Export:
     check_target(out, [model_path, *others], (".onnx",))
     with step(f"loading {model_path}"):
         model = load_model(model_path)
-    if not settings.use_unkept:
-        refuse_unkept(model, model_path, "exports it")
+    if not settings.allow_infeasible:
+        refuse_infeasible(model, model_path, "exports it")
     with step(f"exporting {model_path}"):
         return Export(model_path, out, to_onnx(model, out))
 

@@ -31,7 +31,7 @@ def print_metrics(report: FairnessReport, metric: str, out: Console, *, unseen: 
     table = _metrics_table(report)
     titles = table.fit(out)
     out.print(table)
-    claims = [report.assurance if unseen else None, _explain_where(report, titles), report.ranking_note]
+    claims = [report.confidence_note if unseen else None, _explain_where(report, titles), report.ranking_note]
     if any(claims):
         out.print(" ".join(filter(None, claims)), style="dim")
     if metric in report.omitted or len(pairs := report.pairs(metric)) < 2:
@@ -87,7 +87,7 @@ def _metrics_table(report: FairnessReport) -> PlainTable:
     table.add_column("worst pair")
     table.add_column(_AT_SCORE, justify="right", no_wrap=True)
     table.add_column(proportions, no_wrap=True)
-    for row in report.rows:
+    for row in report.metrics:
         among = f", among {label_kind(row.label)}" if row.label is not None else ""
         where = ["", ""]
         # Pairwise metrics have none; of no difference it is −∞.
@@ -153,9 +153,9 @@ def parity_sentence(report: FairnessReport, *, unseen: bool = True) -> str:
         f"{shares[0]} of {group_name(first)} but {shares[1]} of {group_name(second)} score "
         f"{_side(report)} {row.threshold:.4g}"
     )
-    if row.value == 0:
+    if row.gap == 0:
         found = "no threshold tells the groups apart"
-    return f"{among}, {found}: a gap of {fixed(row.value)}{_reach(row, report) if unseen else ''}."
+    return f"{among}, {found}: a gap of {fixed(row.gap)}{_reach(row, report) if unseen else ''}."
 
 
 def gap_sentence(report: FairnessReport, metric: str, *, unseen: bool) -> str:
@@ -163,15 +163,15 @@ def gap_sentence(report: FairnessReport, metric: str, *, unseen: bool) -> str:
     if metric == "statistical_parity":
         return parity_sentence(report, unseen=unseen)
     row, described = report[metric], METRICS[metric]
-    if np.isnan(row.value):
+    if np.isnan(row.gap):
         return f"The {described.title} gap is {row.missing_text}."
     reach = _reach(row, report) if unseen else ""
-    return f"The {described.title} gap is {described.text(row.value)}{reach}, between {_pair(row)}."
+    return f"The {described.title} gap is {described.text(row.gap)}{reach}, between {_pair(row)}."
 
 
 def _reach(row: ReportRow, report: FairnessReport) -> str:
     text = METRICS[row.metric].text
-    return f" ({short_percent(report.confidence)} interval {text(row.low)} to {text(row.high)})"
+    return f" ({short_percent(report.confidence)} interval {text(row.ci_low)} to {text(row.ci_high)})"
 
 
 def report_record(report: FairnessReport, *, pairs: bool = True) -> dict[str, Any]:
@@ -186,15 +186,15 @@ def report_record(report: FairnessReport, *, pairs: bool = True) -> dict[str, An
         "confidence": report.confidence,
         "metrics": {
             row.metric: {
-                "value": row.value,
-                "reason": row.missing_text if np.isnan(row.value) else None,
-                "low": row.low,
-                "high": row.high,
-                "at_least": row.at_least,
-                "at_most": row.at_most,
+                "gap": row.gap,
+                "reason": row.missing_text if np.isnan(row.gap) else None,
+                "ci_low": row.ci_low,
+                "ci_high": row.ci_high,
+                "lower_bound": row.lower_bound,
+                "upper_bound": row.upper_bound,
                 "among": label_kind(row.label) or None,
                 "worst_pair": [group_name(label) for label in row.groups],
-                "score": row.threshold,
+                "at_score": row.threshold,
                 "ranks_from_top": list(row.ranks),
                 "n": list(row.sizes),
                 **(
@@ -203,7 +203,7 @@ def report_record(report: FairnessReport, *, pairs: bool = True) -> dict[str, An
                     else {}
                 ),
             }
-            for row in report.rows
+            for row in report.metrics
         },
         "omitted": report.omitted,
         "groups": [
@@ -229,9 +229,9 @@ def report_record(report: FairnessReport, *, pairs: bool = True) -> dict[str, An
 def _pair_record(gap: PairGap) -> dict[str, Any]:
     return {
         "groups": [group_name(label) for label in gap.groups],
-        "value": gap.value,
-        "low": gap.low,
-        "high": gap.high,
+        "gap": gap.gap,
+        "ci_low": gap.ci_low,
+        "ci_high": gap.ci_high,
         "among": label_kind(gap.label) or None,
     }
 

@@ -61,7 +61,7 @@ HELP_ORDER = (
     *("model", "group_terms", "alpha", "given_alphas", "decision_threshold", "time_limit"),
     *("test_size", "validation", "cv", "scoring", "best", "confidence"),
     *("fail_above", "fail_metric", "fail_on"),
-    *("out", "keep", "use_unkept", "report", "memo", "as_json", "verbose", "seed"),
+    *("out", "keep", "allow_infeasible", "report", "memo", "as_json", "verbose", "seed"),
 )
 """In which order ``--help`` lists options; headings follow their first option."""
 
@@ -188,7 +188,7 @@ class TableSettings:
     )
     min_group_size: int = evaluation(
         int,
-        "--min-group N",
+        "--min-group-size N",
         "A group with fewer effective members inside the interval is too small to evaluate.",
         default=10,
     )
@@ -256,7 +256,7 @@ class EvaluationSettings(Seed, TableSettings):
         # Beyond it the ends of an interval would be single draws, whose noise nobody sees.
         if self.confidence > _HIGHEST_CONFIDENCE:
             raise InputError(f"--confidence must be at most {_HIGHEST_CONFIDENCE:g}, not {self.confidence:g}")
-        check_count(self.min_group_size, "--min-group")
+        check_count(self.min_group_size, "--min-group-size")
         # The merged group would have no interval of its own.
         if self.small_groups == "merge" and isinstance(self.interval, dict):
             raise InputError("--small-groups merge needs one --interval for all groups, not one for each")
@@ -760,7 +760,7 @@ class TrainSettings(GateOptions, ModelSettings):
             reason = (
                 "is about people whom the model has not seen: it needs rows held out, so --test-size above 0"
             )
-        self.check_gate({FailureKinds.exceeds: reason, FailureKinds.unproven: reason})
+        self.check_gate({FailureKinds.exceeds: reason, FailureKinds.inconclusive: reason})
         if not self.population:
             return
         if not self.is_constrained:
@@ -799,7 +799,7 @@ class PathSettings(ModelSettings):
     )
     validation: float | None = evaluation(
         float | None,
-        "--validation SHARE",
+        "--test-size SHARE",
         f"Share of the rows held out to evaluate the models, {_SHARE:g} if not given.",
     )
     scoring: str = evaluation(
@@ -818,7 +818,7 @@ class PathSettings(ModelSettings):
         default=Path("path"),
     )
 
-    share_flag = "--validation"
+    share_flag = "--test-size"
 
     @property
     def share(self) -> float:
@@ -835,7 +835,7 @@ class PathSettings(ModelSettings):
         from partialfair.utils.checks import check_choice, check_number
 
         super().check()
-        # Also refuses --validation with --cv.
+        # Also refuses --test-size with --cv.
         share = self.share
         if not self.is_constrained:
             raise InputError("--constraint none leaves no gap to vary; use train for an ordinary model")
@@ -844,7 +844,7 @@ class PathSettings(ModelSettings):
         for alpha in self.alphas:
             self._check_alpha(alpha, "--alphas")
         if self.cv is None:
-            check_number(share, "--validation", above=0.0, high=0.9)
+            check_number(share, "--test-size", above=0.0, high=0.9)
         elif self.best is not None:
             raise InputError(
                 "--best promises the gap of one model, and --cv measures those of several; leave one out"
@@ -887,8 +887,10 @@ class PredictSettings(ModelFileSettings):
         Path | None, "--out FILE", "CSV or Parquet file to write; standard output if not given."
     )
     keep: bool = output(bool, "--keep", "Keep all columns; otherwise ids, groups and target.")
-    use_unkept: bool = option(
-        bool, "--use-unkept", "Also score with a model whose gap in training is wider than was asked for."
+    allow_infeasible: bool = option(
+        bool,
+        "--allow-infeasible",
+        "Also score with a model whose gap in training is wider than was asked for.",
     )
 
 
@@ -897,8 +899,8 @@ class ExportSettings(ModelFileSettings):
     """Options of ``export``."""
 
     out: Path = argument(Path, "File to write; it ends in .onnx.")
-    use_unkept: bool = option(
-        bool, "--use-unkept", "Also export a model whose gap in training is wider than was asked for."
+    allow_infeasible: bool = option(
+        bool, "--allow-infeasible", "Also export a model whose gap in training is wider than was asked for."
     )
 
 

@@ -26,7 +26,7 @@ from partialfair.cli.training import (
 from partialfair.cli.verdict import Change
 from partialfair.data.groups import group_name
 from partialfair.data.samples import Samples
-from partialfair.exceptions import IdleThresholdWarning
+from partialfair.exceptions import ThresholdOutsideIntervalWarning
 from partialfair.metrics import FairnessReport, GapDifference
 from partialfair.utils.typing import Floats, IntervalLike
 
@@ -120,7 +120,7 @@ def _evaluate(
         if not counts:
             warnings.simplefilter("ignore")
         if not settings.is_at_threshold:
-            warnings.simplefilter("ignore", IdleThresholdWarning)
+            warnings.simplefilter("ignore", ThresholdOutsideIntervalWarning)
         evaluation = evaluate(
             settings,
             scores,

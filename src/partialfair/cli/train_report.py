@@ -25,7 +25,7 @@ from partialfair.estimators import FitResult
 from partialfair.metrics.catalogue import METRICS
 from partialfair.optimization.solvers import GOOD
 from partialfair.persistence import model_bytes
-from partialfair.report.page_data import interval_changes
+from partialfair.report.page_data import collect_changes
 from partialfair.report.pages import audit_page
 from partialfair.report.sections import (
     Section,
@@ -54,14 +54,14 @@ _FEW_STEPS, _MOST_MEMBERS = 2.0, 50.0
 """A group is the cause where two of its members move the gap by the limit, and it has at most so many."""
 
 
-def unkept_name(name: str) -> str:
-    """Return the name of a model that does not keep its promise, ``model.unkept.skops``."""
-    return name.removesuffix(".skops") + ".unkept.skops"
+def infeasible_name(name: str) -> str:
+    """Return the name of a model that does not keep its promise, ``model.infeasible.skops``."""
+    return name.removesuffix(".skops") + ".infeasible.skops"
 
 
 def file_names(model: str) -> tuple[str, ...]:
     """Return what ``--out`` may write, known before anything is trained; the record last."""
-    return (model, unkept_name(model), HELD_OUT_FILE, OUT_OF_FOLD_FILE, *PICTURES, RECORD)
+    return (model, infeasible_name(model), HELD_OUT_FILE, OUT_OF_FOLD_FILE, *PICTURES, RECORD)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,9 +145,9 @@ class TrainReport:
             return None
         if (population := result.population) is not None:
             answer = f"{population.sentence[0].upper()}{population.sentence[1:]} ({population.basis})"
-            if population.certified:
+            if population.validated:
                 return answer
-            return f"Constraint NOT satisfied: {answer}; {as_options(result.obstacle or '')}"
+            return f"Constraint NOT satisfied: {answer}; {as_options(result.infeasibility or '')}"
         text = METRICS[settings.metric].text
         # All digits that matter where the gap is above the limit.
         gap = text(result.gap) if result.satisfied else f"{result.gap:.4g}"
@@ -155,7 +155,7 @@ class TrainReport:
         figures = f"training gap {gap}, limit {settings.max_gap:g} ({' vs '.join(map(group_name, pair))})"
         if result.satisfied:
             return f"Constraint satisfied: {figures}"
-        reason = "" if result.obstacle is None else f"; {as_options(result.obstacle)}"
+        reason = "" if result.infeasibility is None else f"; {as_options(result.infeasibility)}"
         if not (reason or result.satisfied_outside):
             reason = "; gaps next to the interval exceed their limits"
         return f"Constraint NOT satisfied: {figures}{reason}"
@@ -169,7 +169,7 @@ class TrainReport:
     def file_name(self) -> str:
         """What the model is saved as: one that violates its constraint never takes a good one's place."""
         name = self.settings.out.name if self.settings.out.suffix == ".skops" else MODEL
-        return unkept_name(name) if self.result.satisfied is False else name
+        return infeasible_name(name) if self.result.satisfied is False else name
 
     @cached_property
     def content(self) -> bytes:
@@ -205,9 +205,10 @@ class TrainReport:
         part = self.last[1]
         if part != TRAINING:
             # Rows not trained on, and how the models score them, the saved one first; `audit` reads the file.
-            *others, _ = self.compared
+            unconstrained, *_ = self.compared.values()
             scores = {"score": self.evaluation.scores}
-            scores |= {f"score {name}": self.compared[name].scores for name in others}
+            if unconstrained is not self.evaluation:
+                scores["score_unconstrained"] = unconstrained.scores
             name = OUT_OF_FOLD_FILE if part == OUT_OF_FOLD else HELD_OUT_FILE
             files[name] = csv_text(self.prepared.scored(scores))
         return {
@@ -244,7 +245,7 @@ class TrainReport:
             metric=self.settings.metric,
             outcomes={name: self._outcome(name) for name in self.compared},
             # Ranks of the same rows under both models.
-            changes=interval_changes(
+            changes=collect_changes(
                 {name: each.scores for name, each in self.compared.items()},
                 interval=self.interval,
                 **self.evaluation.ranking,
@@ -298,8 +299,8 @@ class TrainReport:
         )
         rows = f"{part.replace(' ', '-')} rows"
         print_before_after(out, models, metric, rows, self.change, unseen=unseen)
-        if report.coverage:
-            out.print(f"{part}: {report.coverage}")
+        if report.exclusions:
+            out.print(f"{part}: {report.exclusions}")
         if self.gate is not None:
             out.print(self.gate.verdict(report))
         if settings.is_constrained:
@@ -349,7 +350,7 @@ class TrainReport:
         n_left = len(rows.groups.labels) - len(result.small_groups) - 1
         remedy = "it needs more rows, a wider interval or a larger --max-gap"
         if n_left >= 2:
-            remedy = f"--min-group {math.floor(size) + 1} leaves it out of the constraint"
+            remedy = f"--min-group-size {math.floor(size) + 1} leaves it out of the constraint"
             if settings.group_terms is None and not isinstance(self.interval, dict):
                 remedy += ", --small-groups merge joins it with other small groups"
         return (

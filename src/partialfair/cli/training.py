@@ -25,7 +25,7 @@ from partialfair.estimators.held_out import HeldOut, OutOfFold
 from partialfair.estimators.inputs import adopt_samples
 from partialfair.estimators.path import FairnessPath, PathPoint
 from partialfair.estimators.path_fits import VariedConstraint, fit_points
-from partialfair.exceptions import OverfittedGapWarning
+from partialfair.exceptions import SmallSampleGapWarning
 from partialfair.optimization.solvers import Record, Status
 from partialfair.training import record_of
 from partialfair.utils.extras import require
@@ -115,7 +115,7 @@ class Notes:
             notes = self.general
             if issubclass(warning.category, ConvergenceWarning):
                 notes = self.fits
-            elif issubclass(warning.category, OverfittedGapWarning) and not prefix:
+            elif issubclass(warning.category, SmallSampleGapWarning) and not prefix:
                 notes = self.overfitted
             note = prefix + as_options(str(warning.message))
             # Several models may have the same remark.

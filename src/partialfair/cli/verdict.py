@@ -30,13 +30,13 @@ class Side:
         """Say how large the gap is, who is worse off and, on unseen rows, what that says of the limit."""
         row = self.report[metric]
         sentences = [gap_sentence(self.report, metric, unseen=unseen)]
-        if row.value > 0 and row.worse_off is not None:
+        if row.gap > 0 and row.worse_off is not None:
             sentences.append(f"{group_name(row.worse_off)} is worse off.")
-        if unseen and self.limit is not None and not np.isnan(row.value):
+        if unseen and self.limit is not None and not np.isnan(row.gap):
             # A satisfied constraint is about training rows, and is easily read as a claim about new data.
             sentences.append(
                 f"The confidence interval lies within the limit {self.limit:g}."
-                if row.high <= self.limit
+                if row.ci_high <= self.limit
                 else f"The confidence interval reaches above the limit {self.limit:g}: whether the limit "
                 "holds on new data is inconclusive."
             )
@@ -93,8 +93,8 @@ class Change:
 def _elsewhere_record(gap: GapElsewhere) -> dict[str, Any]:
     return {
         "gap": gap.gap,
-        "low": gap.low,
-        "high": gap.high,
+        "ci_low": gap.ci_low,
+        "ci_high": gap.ci_high,
         "interval": list(gap.interval),
         "groups": [group_name(label) for label in gap.groups],
         "worse_off": group_name(gap.worse_off),
@@ -139,9 +139,9 @@ def difference_sentence(row: GapDifference, confidence: float, rows: str) -> str
     if np.isnan(row.difference):
         reason = f": {row.reason}" if row.reason else ""
         return f"What the constraint changed cannot be measured on the {rows}{reason}."
-    if row.difference == row.low == row.high == 0:
+    if row.difference == row.ci_low == row.ci_high == 0:
         return f"Both models have the same gap on the {rows}: the constraint changed nothing there."
-    change, low, high = (_signed(metric.text(value)) for value in (row.difference, row.low, row.high))
+    change, low, high = (_signed(metric.text(value)) for value in (row.difference, row.ci_low, row.ci_high))
     limits = f"{interval_title(confidence)} {low} to {high}"
     changed = f"On the same {rows} the gap changed by {change} ({limits})"
     if row.verdict == "smaller gap":
@@ -163,10 +163,10 @@ def difference_record(row: GapDifference) -> dict[str, Any]:
     return {
         "difference": row.difference,
         "reason": row.reason or None,
-        "low": row.low,
-        "high": row.high,
-        "at_least": row.at_least,
-        "at_most": row.at_most,
+        "ci_low": row.ci_low,
+        "ci_high": row.ci_high,
+        "lower_bound": row.lower_bound,
+        "upper_bound": row.upper_bound,
         "p_value": row.p_value,
         "verdict": row.verdict,
     }

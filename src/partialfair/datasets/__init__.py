@@ -14,8 +14,8 @@ from pathlib import Path
 
 from partialfair.datasets._acs_income import ACS_INCOME, fetch_acs_income
 from partialfair.datasets._admissions import ADMISSIONS, make_admissions
-from partialfair.datasets.adult import ADULT, load_adult
 from partialfair.datasets._tables import A9A, BANK, LAW_SCHOOL, fetch_a9a, fetch_bank, fetch_law_school
+from partialfair.datasets.adult import ADULT, load_adult
 from partialfair.datasets.source import PathLike, ensure, find
 from partialfair.datasets.task import Dataset, Entry, LocatedEntry, Shares, Split
 from partialfair.exceptions import InputError

@@ -67,12 +67,12 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         ``"interval"``, the definition, or ``"absolute"``, the scale of the paper's experiments.
     enforce
         ``"exact"``: the exact gap of the training scores, ``result_.gap``, is at most ``max_gap``, or the
-        status says that no such model was found and ``result_.obstacle`` which pair of groups is in the way,
-        at which percentile. ``"surrogate"`` bounds the surrogate of the gap, as the paper does; the exact gap
+        status says that no such model was found, and ``result_.infeasibility`` names the pair of groups and
+        the percentile. ``"surrogate"`` bounds the surrogate of the gap, as the paper does; the exact gap
         may be larger. ``"population"`` is about people whom the model has not seen: several models are
         trained, for ``max_gap`` and for less; rows held out show of which the gap on new people is, with
         ``confidence``, at most ``max_gap``; and of these the best is taken. If there is none, the status is
-        NOT_CERTIFIED and a warning says how far it is; ``result_.population`` has the figures.
+        NOT_VALIDATED and a warning says how far it is; ``result_.population`` has the figures.
     outside
         ``"free"``, or ``"no_worse"``: the gaps next to the interval are limited, too. The ranks on each side,
         as wide as the interval and as far as there are any (of a union: the pieces of its complement), may

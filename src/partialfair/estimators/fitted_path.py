@@ -155,8 +155,8 @@ class FairnessPath:
     With ``cv`` scores are *out of fold*: every row is scored by a model that was trained without it, one of
     as many as there are folds. Gaps and scores then say how models trained like this, on that fraction of
     the rows, do on the average. ``model`` of each point was fitted on all rows, and its own gap is not
-    measured: there are no rows left that it has not seen. So `best` and `certified`, which are about the
-    population and one model, refuse such a path; `by_estimate` chooses without a guarantee.
+    measured: there are no rows left that it has not seen. So `best` and `validated`, which are about the
+    population and one model, refuse such a path; `select_by_estimate` chooses without a guarantee.
     """
 
     points: tuple[PathPoint, ...]
@@ -200,10 +200,10 @@ class FairnessPath:
     def best(self, max_gap: float, confidence: float = 0.95) -> Any:
         """Return the best model whose gap is, with that confidence, at most ``max_gap`` in the population.
 
-        The best of those that are `certified`, by score; of equals, the one with the smallest training gap.
+        The best of those that are `validated`, by score; of equals, the one with the smallest training gap.
         The confidence is that of the answer: it is corrected for choosing among several models.
         """
-        certified = self.certified(max_gap, confidence)
+        certified = self.validated(max_gap, confidence)
         if not certified:
             shortfall = self.explain_shortfall(max_gap, 1 - confidence)
             raise InputError(
@@ -212,7 +212,7 @@ class FairnessPath:
             )
         return find_best(certified).model
 
-    def certified(self, max_gap: float, confidence: float = 0.95) -> tuple[PathPoint, ...]:
+    def validated(self, max_gap: float, confidence: float = 0.95) -> tuple[PathPoint, ...]:
         """Return the models whose gaps are, all of them with that confidence, at most ``max_gap``.
 
         Models are tested on the validation rows one after the other, in an order that these have no influence
@@ -225,12 +225,12 @@ class FairnessPath:
             raise InputError(
                 "a promise about new people is about one model, and out-of-fold gaps are of "
                 f"{len(np.unique(self.folds))} models, one for each fold; leave cv out and hold rows out, or "
-                "choose by_estimate"
+                "choose select_by_estimate"
             )
         self._check_evaluated()
-        return tuple(self.certify(max_gap, 1 - confidence))
+        return tuple(self.find_validated(max_gap, 1 - confidence))
 
-    def certify(self, max_gap: float, error: float) -> dict[PathPoint, float]:
+    def find_validated(self, max_gap: float, error: float) -> dict[PathPoint, float]:
         """Return the models that are validated, smallest training gap first, and at which error each was.
 
         But with probability ``error`` the gap in the population is at most ``max_gap`` for all of them.
@@ -255,7 +255,7 @@ class FairnessPath:
         # What a model at the first start is tested at.
         level = error / len(place_starts(len(rows)))
         n_needed = estimate_rows_needed(
-            self.validation.n, [row.value for row in rows], [row.radius(level) for row in rows], max_gap
+            self.validation.n, [row.gap for row in rows], [row.radius(level) for row in rows], max_gap
         )
         if n_needed is None:
             advice = f"no model's estimate is below {max_gap:g}, so more rows alone may not do"
@@ -274,7 +274,7 @@ class FairnessPath:
     def _bound(self, point: PathPoint, error: float) -> float:
         return self.gap(point).bound_above(error)  # whatever the confidence of the report
 
-    def by_estimate(self, max_gap: float) -> Any:
+    def select_by_estimate(self, max_gap: float) -> Any:
         """Return the model with the best score of those whose estimated gap is at most ``max_gap``.
 
         Without a guarantee: the estimate may be too small by chance, and choosing makes that likelier.
@@ -284,10 +284,10 @@ class FairnessPath:
         enough = [
             point
             for point in self.points
-            if self.gap(point).value <= max_gap and point.model.result_.satisfied_outside
+            if self.gap(point).gap <= max_gap and point.model.result_.satisfied_outside
         ]
         if not enough:
-            least = np.nanmin([self.gap(point).value for point in self.points])
+            least = np.nanmin([self.gap(point).gap for point in self.points])
             raise InputError(
                 f"no model of the path has an estimated gap of at most {max_gap:g} {self.evaluated_on}; "
                 f"the smallest is {least:.3g}; add smaller max_gaps"
@@ -338,7 +338,7 @@ class FairnessPath:
     def to_frame(self, confidence: float = 0.95) -> pd.DataFrame:
         """Return one line per model: its limit, how the fit ended, score and gap on validation rows.
 
-        With ``cv`` also ``folds_kept``: in how many folds the constraint was satisfied in training.
+        With ``cv`` also ``folds_satisfied``: in how many folds the constraint was satisfied in training.
         """
         import pandas as pd
 
@@ -349,11 +349,11 @@ class FairnessPath:
                 "alpha": [point.alpha for point in self.points],
                 "status": [str(point.model.result_.status) for point in self.points],
                 "training_gap": [point.training_gap for point in self.points],
-                "gap": [row.value for _, row in rows],
-                "gap_low": [row.low for _, row in rows],
-                "gap_high": [row.high for _, row in rows],
-                "score": [point.score for point in self.points],
-                "score_error": [point.error for point in self.points],
+                "gap": [row.gap for _, row in rows],
+                "ci_low": [row.ci_low for _, row in rows],
+                "ci_high": [row.ci_high for _, row in rows],
+                self.scoring: [point.score for point in self.points],
+                f"{self.scoring}_se": [point.error for point in self.points],
                 "seconds": [point.seconds for point in self.points],
             }
         )
@@ -361,7 +361,9 @@ class FairnessPath:
             # In how many folds the constraint was satisfied in training; missing where there was none.
             folds = [[model.result_.satisfied for model in point.fold_models] for point in self.points]
             satisfied = [None if None in of_point else sum(of_point) for of_point in folds]
-            frame.insert(4, "folds_kept", pd.Series(satisfied, dtype="Int64"))  # next to the training gap
+            frame.insert(
+                4, "folds_satisfied", pd.Series(satisfied, dtype="Int64")
+            )  # next to the training gap
         return frame
 
     def plot(self, *, ax: Axes | None = None, **options: Any) -> Axes:
@@ -393,7 +395,7 @@ class FairnessPath:
         return f"<FairnessPath: {self.summary}>"
 
     def _repr_html_(self) -> str:
-        gaps = [(self.gap(point).value, point) for point in self.points]
+        gaps = [(self.gap(point).gap, point) for point in self.points]
         known = [pair for pair in gaps if np.isfinite(pair[0])]
         # From the model without constraint to the one with the smallest gap.
         ends = [known[0], min(known, key=lambda pair: pair[0])] if known else []

@@ -24,7 +24,7 @@ from partialfair.data.samples import Features, Samples, n_rows_of
 from partialfair.exceptions import InputError, InputTypeError
 from partialfair.metrics.inputs import cluster_codes
 from partialfair.optimization.problems import Cells
-from partialfair.training import check_groups, group_constraints, overfitted_gap_warning
+from partialfair.training import check_groups, group_constraints, small_sample_gap_warning
 from partialfair.utils.checks import (
     as_array,
     check_choice,
@@ -122,7 +122,7 @@ def check_sample_groups(
     cells = Cells(samples.row_weights, samples.groups.codes, positive)
     grouped = group_constraints(constraints, samples.groups, cells, min_group_size)
     check_groups(grouped)
-    remark = overfitted_gap_warning(grouped, cells)
+    remark = small_sample_gap_warning(grouped, cells)
     if remark is not None:
         warnings.warn(remark, stacklevel=4)
 

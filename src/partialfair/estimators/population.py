@@ -71,22 +71,22 @@ def fit_population(
     path = _RememberingPath(
         tuple(points), scoring, held_out, size, "list", record, seed_of(estimator), remarks=remarks
     )
-    certified, shortfall = path.certify(max_gap, error), None
+    certified, shortfall = path.find_validated(max_gap, error), None
     if certified:
         chosen = find_best(list(certified))
-        at_most = path.gap(chosen).bound_above(certified[chosen])
+        upper_bound = path.gap(chosen).bound_above(certified[chosen])
     else:
-        chosen, at_most = path.find_lowest_bound(error)
+        chosen, upper_bound = path.find_lowest_bound(error)
         shortfall = path.explain_shortfall(max_gap, error)
     population = Population(
         max_gap=max_gap,
         confidence=float(estimator.confidence),
-        certified=bool(certified),
-        at_most=at_most,
-        gap=path.gap(chosen).value,
+        validated=bool(certified),
+        upper_bound=upper_bound,
+        gap=path.gap(chosen).gap,
         n_rows=held_out.n,
         n_models=len(points),
-        n_certified=len(certified),
+        n_validated=len(certified),
         trained_max_gap=chosen.max_gap,
         scoring=scoring,
         score=chosen.score,
@@ -186,10 +186,10 @@ def _describe(
         gaps = (measure_training_gap(chosen.constraint, chosen.model, train)[1],)
     return replace(
         of_fit,
-        status=decide_status_on_new_rows(of_fit.status, certified=population.certified, cut=cut),
+        status=decide_status_on_new_rows(of_fit.status, certified=population.validated, cut=cut),
         constraints=(replace(chosen.constraint, max_gap=population.max_gap),),
         gaps=gaps,
-        obstacle=shortfall,
+        infeasibility=shortfall,
         enforce="population",
         population=population,
         interval_chosen=isinstance(estimator.interval, str),
@@ -204,8 +204,8 @@ def _select_remarks(result: FitResult, others: list[Warning]) -> list[Warning]:
     remarks: list[Warning] = []
     population = result.population
     assert population is not None
-    if not population.certified:
-        remarks.append(ConvergenceWarning(f"{population.sentence}: {result.obstacle}"))
+    if not population.validated:
+        remarks.append(ConvergenceWarning(f"{population.sentence}: {result.infeasibility}"))
     if result.status in (Status.TIME_LIMIT, Status.STOPPED):
         advice = "raise time_limit" if result.status is Status.TIME_LIMIT else "it was stopped"
         remarks.append(

@@ -15,7 +15,7 @@ from partialfair.metrics.elsewhere import (
 )
 from partialfair.metrics.evaluation import GroupSummary, SmallGroup
 from partialfair.metrics.map import IntervalGap, RankCurve, UnfairnessMap, rank_curve, unfairness_map
-from partialfair.metrics.membership import band_changes, band_membership
+from partialfair.metrics.membership import interval_changes, interval_membership
 from partialfair.metrics.paired import GapComparison, GapDifference, compare_gaps
 from partialfair.metrics.partial import (
     inter_group_pairwise_difference,
@@ -27,6 +27,7 @@ from partialfair.metrics.partial import (
     partial_statistical_parity_difference,
 )
 from partialfair.metrics.report import FairnessReport, ReportRow, fairness_report
+from partialfair.metrics.sample_size import detectable_gap, sample_size
 
 __all__ = [
     "CalibrationByGroup",
@@ -43,15 +44,16 @@ __all__ = [
     "ReportRow",
     "SmallGroup",
     "UnfairnessMap",
-    "band_changes",
-    "band_membership",
     "calibration_by_group",
     "choose_interval",
     "compare_elsewhere",
     "compare_gaps",
+    "detectable_gap",
     "fairness_report",
     "gap_elsewhere",
     "inter_group_pairwise_difference",
+    "interval_changes",
+    "interval_membership",
     "intra_group_pairwise_difference",
     "partial_demographic_parity_difference",
     "partial_equal_opportunity_difference",
@@ -59,5 +61,6 @@ __all__ = [
     "partial_group_auc_difference",
     "partial_statistical_parity_difference",
     "rank_curve",
+    "sample_size",
     "unfairness_map",
 ]

@@ -39,7 +39,7 @@ class IntervalChoice:
     ----------
     interval
         ``(low, high)`` from the best; pass it as ``interval``.
-    gap, low, high
+    gap, ci_low, ci_high
         Statistical-parity gap there with its confidence interval. It holds for the gaps at all positions at
         once, and so for that of the one that was chosen for its large gap. A `fairness_report` of the same
         scores on the chosen interval is not corrected for the choice: its confidence interval is too short,
@@ -56,8 +56,8 @@ class IntervalChoice:
 
     interval: tuple[float, float]
     gap: float
-    low: float
-    high: float
+    ci_low: float
+    ci_high: float
     confidence: float
     positive_rate: float
     candidates: pd.DataFrame
@@ -67,7 +67,7 @@ class IntervalChoice:
         low, high = self.interval
         return (
             f"<IntervalChoice: ranks {span_text(low, high)}, gap {fixed(self.gap)} "
-            f"({fixed(self.low)} to {fixed(self.high)}), of {len(self.candidates)} positions>"
+            f"({fixed(self.ci_low)} to {fixed(self.ci_high)}), of {len(self.candidates)} positions>"
         )
 
     def _repr_html_(self) -> str:
@@ -94,7 +94,7 @@ class IntervalChoice:
         return (
             f"the interval was chosen for its large gap among {len(self.candidates)} positions on the same "
             f"rows; corrected for that, its statistical-parity gap, {self.gap:.3f} on the interval scale, is "
-            f"between {self.low:.3f} and {self.high:.3f} with {short_percent(self.confidence)} "
+            f"between {self.ci_low:.3f} and {self.ci_high:.3f} with {short_percent(self.confidence)} "
             f"confidence{excluded}"
         )
 

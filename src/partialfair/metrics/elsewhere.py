@@ -57,9 +57,9 @@ class GapElsewhere:
     ----------
     gap
         The largest gap over intervals of the same width that do not overlap the constrained one.
-    low, high
+    ci_low, ci_high
         Ends of its confidence interval, corrected for the search.
-    at_least, at_most
+    lower_bound, upper_bound
         One-sided bounds, each by itself with that confidence, corrected likewise.
     interval
         Where it is: ranks from the best, (low, high).
@@ -74,10 +74,10 @@ class GapElsewhere:
     """
 
     gap: float
-    low: float
-    high: float
-    at_least: float
-    at_most: float
+    ci_low: float
+    ci_high: float
+    lower_bound: float
+    upper_bound: float
     interval: tuple[float, float]
     groups: tuple[GroupLabel, GroupLabel]
     ranks: tuple[float, float]
@@ -87,7 +87,9 @@ class GapElsewhere:
     gap_scale: GapScale
 
     def __repr__(self) -> str:
-        return f"<GapElsewhere: {fixed(self.gap)} ({fixed(self.low)} to {fixed(self.high)}), {self.place}>"
+        return (
+            f"<GapElsewhere: {fixed(self.gap)} ({fixed(self.ci_low)} to {fixed(self.ci_high)}), {self.place}>"
+        )
 
     @property
     def worse_off(self) -> GroupLabel:
@@ -109,8 +111,8 @@ class GapElsewhere:
         """The answer in a sentence."""
         return (
             f"Outside the interval the largest gap of intervals of the same width is {fixed(self.gap)}, on "
-            f"{self.place} ({short_percent(self.confidence)} interval {fixed(self.low)} to "
-            f"{fixed(self.high)}, corrected for the search)."
+            f"{self.place} ({short_percent(self.confidence)} interval {fixed(self.ci_low)} to "
+            f"{fixed(self.ci_high)}, corrected for the search)."
         )
 
 
@@ -137,7 +139,7 @@ class ElsewhereComparison:
         return (
             "Outside the interval the largest gap of intervals of the same width is estimated as "
             f"{fixed(before.gap)} before ({before.place}) and {fixed(after.gap)} after ({after.place}; "
-            f"{short_percent(after.confidence)} interval {fixed(after.low)} to {fixed(after.high)}, "
+            f"{short_percent(after.confidence)} interval {fixed(after.ci_low)} to {fixed(after.ci_high)}, "
             "corrected for the search). Whether it changed is not tested."
         )
 
@@ -344,13 +346,13 @@ def groups_gap_elsewhere(
     error = 1 - confidence
     ends = [least - spread.below(error / 2), most + spread.above(error / 2)]
     ends += [least - spread.below(error), most + spread.above(error)]
-    low, high, at_least, at_most = np.clip(ends, 0.0, 1.0).tolist()
+    low, high, lower_bound, upper_bound = np.clip(ends, 0.0, 1.0).tolist()
     return GapElsewhere(
         min(value, 1.0),
         low,
         high,
-        at_least,
-        at_most,
+        lower_bound,
+        upper_bound,
         _place(piece, worst.ranks, gap_scale),
         worst.groups,
         worst.ranks,

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from partialfair.data.groups import LABEL_KINDS, MAX_GROUPS, Groups, enough, group_name, members_text
-from partialfair.exceptions import IdleThresholdWarning, InputError, SmallGroupWarning
+from partialfair.exceptions import InputError, SmallGroupWarning, ThresholdOutsideIntervalWarning
 from partialfair.metrics.catalogue import METRICS, Metric, choose_metrics
 from partialfair.metrics.inputs import (
     GroupScores,
@@ -211,7 +211,7 @@ def evaluate_scores(
     # Warnings are issued here, so that they point to the caller of the public function.
     without_positives = [group.group for group in few.get("equal_opportunity", ())]
     for message in threshold_messages(scored, setting, without_positives):
-        warnings.warn(message, IdleThresholdWarning, stacklevel=3)
+        warnings.warn(message, ThresholdOutsideIntervalWarning, stacklevel=3)
     for message in _small_group_messages(evaluated, few.get("equalized_odds", ()), min_group_size):
         warnings.warn(message, SmallGroupWarning, stacklevel=3)
     return evaluated

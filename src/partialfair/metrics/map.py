@@ -119,16 +119,16 @@ class IntervalGap:
     ----------
     interval
         Ranks from the best, (low, high).
-    value, low, high
+    gap, ci_low, ci_high
         Its gap, and the ends of the band that holds for all intervals simultaneously.
     groups
         Labels of the worst pair.
     """
 
     interval: tuple[float, float]
-    value: float
-    low: float
-    high: float
+    gap: float
+    ci_low: float
+    ci_high: float
     groups: tuple[GroupLabel, GroupLabel]
 
 
@@ -140,9 +140,9 @@ class UnfairnessMap:
     ----------
     edges : (n + 1,)
         Ends of the intervals: 0, 1/n, ..., 1.
-    values : (n, n)
-        ``values[i, j − 1]`` is the gap of the worst pair on ``[edges[i], edges[j])``; nan where j ≤ i.
-    low, high : (n, n)
+    gaps : (n, n)
+        ``gaps[i, j − 1]`` is the gap of the worst pair on ``[edges[i], edges[j])``; nan where j ≤ i.
+    ci_low, ci_high : (n, n)
         A simultaneous confidence band: with probability ``confidence`` **all** true gaps, of every interval
         and pair, lie inside. It is corrected for choosing the largest of thousands of gaps.
     pair : (n, n)
@@ -154,9 +154,9 @@ class UnfairnessMap:
     """
 
     edges: Floats
-    values: Floats
-    low: Floats
-    high: Floats
+    gaps: Floats
+    ci_low: Floats
+    ci_high: Floats
     pair: Ints
     pairs: tuple[tuple[GroupLabel, GroupLabel], ...]
     gap_scale: GapScale
@@ -176,8 +176,8 @@ class UnfairnessMap:
                 [
                     short_percent(high - low),
                     span_text(low, high),
-                    fixed(found.value),
-                    f"{fixed(found.low)} to {fixed(found.high)}",
+                    fixed(found.gap),
+                    f"{fixed(found.ci_low)} to {fixed(found.ci_high)}",
                     " / ".join(map(group_name, found.groups)),
                 ]
             )
@@ -194,10 +194,10 @@ class UnfairnessMap:
         found = self._widest_of(_WIDTHS[0])
         low, high = found.interval
         between = " and ".join(shorten(group_name(label)) for label in found.groups)
-        shown = "Gap detected" if found.low > 0 else "No gap detected"
-        band = f"{short_percent(self.confidence)} band {fixed(found.low)} to {fixed(found.high)}"
+        shown = "Gap detected" if found.ci_low > 0 else "No gap detected"
+        band = f"{short_percent(self.confidence)} band {fixed(found.ci_low)} to {fixed(found.ci_high)}"
         return (
-            f"{shown}: of intervals {short_percent(high - low)} wide the largest gap is {fixed(found.value)} "
+            f"{shown}: of intervals {short_percent(high - low)} wide the largest gap is {fixed(found.gap)} "
             f"({band}), on ranks {span_text(low, high)}, between {between}."
         )
 
@@ -209,7 +209,7 @@ class UnfairnessMap:
     @property
     def n_intervals(self) -> int:
         """Number of intervals compared."""
-        return int(np.isfinite(self.values).sum())
+        return int(np.isfinite(self.gaps).sum())
 
     def at(self, low: float, high: float) -> IntervalGap:
         """Return the interval whose ends are the given edges; they must lie on the grid."""
@@ -225,11 +225,11 @@ class UnfairnessMap:
         absolute one long ones do.
         """
         if width is None:
-            return self._cell(*divmod(int(np.nanargmax(self.values)), self.values.shape[1]))
+            return self._cell(*divmod(int(np.nanargmax(self.gaps)), self.gaps.shape[1]))
         step = self._edge(width)
         if step == 0:
             raise InputError(f"width {width:g} is narrower than the grid's step {self.edges[1]:g}")
-        first = int(np.argmax(np.diagonal(self.values, step - 1)))
+        first = int(np.argmax(np.diagonal(self.gaps, step - 1)))
         return self._cell(first, first + step - 1)
 
     def plot(self, *, interval: tuple[float, float] | None = None, ax: Axes | None = None) -> Axes:
@@ -247,9 +247,9 @@ class UnfairnessMap:
     def _cell(self, i: int, j: int) -> IntervalGap:
         return IntervalGap(
             (float(self.edges[i]), float(self.edges[j + 1])),
-            float(self.values[i, j]),
-            float(self.low[i, j]),
-            float(self.high[i, j]),
+            float(self.gaps[i, j]),
+            float(self.ci_low[i, j]),
+            float(self.ci_high[i, j]),
             self.pairs[self.pair[i, j]],
         )
 

@@ -1,7 +1,7 @@
 """Find which rows are in the interval, and which stay, enter and leave when the scores change.
 
-`band_membership` and `band_changes` are about one interval. `grid_stays` is about every interval that ends on
-lines of a grid. Of two sets of scores of one group, with memberships m and m′ of the interval, ::
+`interval_membership` and `interval_changes` are about one interval. `grid_stays` is about every interval that
+ends on lines of a grid. Of two sets of scores of one group, with memberships m and m′ of the interval, ::
 
     stays(i, j) = Σ_r w_r min(m_r, m′_r)   on the interval [i / n_grid, j / n_grid).
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 256  # pairs of places whose memberships are held at a time: 10 MB
 
 
-def band_membership(
+def interval_membership(
     y_score: ArrayLike,
     *,
     sensitive_features: ArrayLike,
@@ -70,7 +70,7 @@ def band_membership(
     return np.clip(membership, 0.0, 1.0)  # a sum of weights may be off by a rounding
 
 
-def band_changes(
+def interval_changes(
     before: ArrayLike,
     after: ArrayLike,
     *,
@@ -87,7 +87,7 @@ def band_changes(
     before, after : (n,)
         The two sets of scores.
     sensitive_features, interval, sample_weight, higher_is_better, missing_groups
-        As in `band_membership`.
+        As in `interval_membership`.
 
     Returns
     -------
@@ -102,7 +102,7 @@ def band_changes(
     n_rows = finite_vector(before, "y_score", ranked=True).size
     groups = read_groups(sensitive_features, n_rows, missing_groups)
     old, new = (
-        band_membership(
+        interval_membership(
             scores,
             sensitive_features=groups,
             interval=interval,

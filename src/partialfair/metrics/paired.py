@@ -93,13 +93,13 @@ class GapDifference:
     ----------
     metric, gap_a, gap_b, difference
         Its name, the gap of each model, and their difference. nan if undefined.
-    low, high
+    ci_low, ci_high
         Ends of the confidence interval of the true difference.
-    at_least, at_most
+    lower_bound, upper_bound
         One-sided bounds, each by itself with the comparison's confidence.
     p_value
         Of the null hypothesis that B's true gap is at least A's, one-sided: small values speak for B. It is
-        at most ``1 − confidence`` just where ``at_most`` is below 0.
+        at most ``1 − confidence`` just where ``upper_bound`` is below 0.
     reason
         Why the metric is not evaluated, the difference being nan: the threshold lies outside the interval
         under one of the models; else empty.
@@ -109,19 +109,19 @@ class GapDifference:
     gap_a: float
     gap_b: float
     difference: float
-    low: float
-    high: float
-    at_least: float
-    at_most: float
+    ci_low: float
+    ci_high: float
+    lower_bound: float
+    upper_bound: float
     p_value: float
     reason: str = ""
 
     @property
     def verdict(self) -> Verdict:
         """What the two-sided interval shows of B: a smaller gap, a larger one, or neither."""
-        if self.high < 0:
+        if self.ci_high < 0:
             return "smaller gap"
-        return "larger gap" if self.low > 0 else "inconclusive"
+        return "larger gap" if self.ci_low > 0 else "inconclusive"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -378,8 +378,8 @@ def _difference(
         highs, p_value = _upper_ends(drawn_b, drawn_a, errors)
         lows, _ = _upper_ends(drawn_a, drawn_b, errors)
     ends = np.clip([-lows, highs], -metric.largest, metric.largest)
-    (low, at_least), (high, at_most) = ends.tolist()
-    return GapDifference(name, gap_a, gap_b, gap_b - gap_a, low, high, at_least, at_most, p_value)
+    (low, lower_bound), (high, upper_bound) = ends.tolist()
+    return GapDifference(name, gap_a, gap_b, gap_b - gap_a, low, high, lower_bound, upper_bound, p_value)
 
 
 def _n_deviations(scored: ScoredGroups) -> float:

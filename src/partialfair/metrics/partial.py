@@ -18,7 +18,7 @@ import numpy as np
 
 from partialfair.data.groups import LABEL_KINDS
 from partialfair.data.intervals import RANK_TOLERANCE, IntervalSet
-from partialfair.exceptions import IdleThresholdWarning, UndefinedGapWarning
+from partialfair.exceptions import ThresholdOutsideIntervalWarning, UndefinedGapWarning
 from partialfair.metrics.inputs import (
     GroupScores,
     ScoredGroups,
@@ -163,7 +163,7 @@ def partial_demographic_parity_difference(
 
     Warns
     -----
-    IdleThresholdWarning
+    ThresholdOutsideIntervalWarning
         If the gap is 0 because the threshold's rank lies outside the interval in every group: then none, or
         all, of the rows inside are selected, whatever their scores. Reports call that metric not evaluated.
     """
@@ -251,7 +251,7 @@ def partial_equal_opportunity_difference(
 
     Warns
     -----
-    IdleThresholdWarning
+    ThresholdOutsideIntervalWarning
         As `partial_demographic_parity_difference`.
     """
     positive = positives(y_true, pos_label)
@@ -295,7 +295,7 @@ def partial_equalized_odds_difference(
 
     Warns
     -----
-    IdleThresholdWarning
+    ThresholdOutsideIntervalWarning
         As `partial_demographic_parity_difference`, if that is so among positives and negatives.
     """
     positive = positives(y_true, pos_label)
@@ -388,7 +388,7 @@ def _warn_if_outside(
             groups = tuple(group.with_label(label) for group in scored)
             among = f"among the {LABEL_KINDS[label]} of"
             message = threshold_message(replace(scored, groups=groups), setting.threshold, among)
-        warnings.warn(message, IdleThresholdWarning, stacklevel=3)
+        warnings.warn(message, ThresholdOutsideIntervalWarning, stacklevel=3)
     return gap.value
 
 

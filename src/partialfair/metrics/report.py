@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from partialfair.metrics.map import groups_curve
 from partialfair.metrics.partial import WorstGap, labelled_proportion, selected_proportion
 from partialfair.metrics.proportions import ProportionGaps, estimate_proportions
 from partialfair.metrics.verdict import Verdict, gap_text, name_of, state_verdict, summarize_report
-from partialfair.utils.checks import random_generator
+from partialfair.utils.checks import check_choice, random_generator
 from partialfair.utils.notebook import result_html
 from partialfair.utils.text import short_percent
 from partialfair.utils.typing import (
@@ -51,7 +51,7 @@ class ReportRow:
 
     Attributes
     ----------
-    metric, value, low, high
+    metric, gap, ci_low, ci_high
         Name, gap of the worst pair, and the ends of the confidence interval of the gap: it holds the true
         maximum over all pairs, whichever pair is worst in truth. nan if undefined.
     groups
@@ -63,11 +63,11 @@ class ReportRow:
         Members of the two groups.
     label
         The label among which they differ, where the metric compares both: True for positives; else None.
-    at_least, at_most
-        One-sided bounds, each by itself with the report's confidence: ``at_least`` is a lower and
-        ``at_most`` an upper confidence bound of the gap.
+    lower_bound, upper_bound
+        One-sided bounds, each by itself with the report's confidence: ``lower_bound`` is a lower and
+        ``upper_bound`` an upper confidence bound of the gap.
     fluctuation, least, most
-        How far the gap may be from the truth, and what ``low`` and ``high`` are measured from: the gap
+        How far the gap may be from the truth, and what ``ci_low`` and ``ci_high`` are measured from: the gap
         itself, or less and more where ties make it uncertain which scores belong to the interval.
     largest
         The largest gap that there can be: 1 for proportions.
@@ -79,16 +79,16 @@ class ReportRow:
     """
 
     metric: str
-    value: float
-    low: float
-    high: float
+    gap: float
+    ci_low: float
+    ci_high: float
     groups: tuple[GroupLabel, GroupLabel]
     threshold: float
     ranks: tuple[float, float]
     sizes: tuple[int, int]
     label: bool | None
-    at_least: float
-    at_most: float
+    lower_bound: float
+    upper_bound: float
     fluctuation: Fluctuation | ProportionGaps | None
     least: float
     most: float
@@ -102,18 +102,18 @@ class ReportRow:
         return f"n/a ({self.reason})" if self.reason else "undefined"
 
     def __repr__(self) -> str:
-        if np.isnan(self.value):
+        if np.isnan(self.gap):
             return f"<{self.metric}: {self.missing_text}>"
         pair = " / ".join(map(group_name, self.groups))
-        return f"<{self.metric}: {self.value:.4g} ({self.low:.4g} to {self.high:.4g}), {pair}>"
+        return f"<{self.metric}: {self.gap:.4g} ({self.ci_low:.4g} to {self.ci_high:.4g}), {pair}>"
 
     def bound_above(self, error: float) -> float:
-        """Return what ``at_most`` is at another error: the true gap exceeds it with that probability."""
-        return min(self.largest, self.value + self.radius(error)) if self.fluctuation else float("nan")
+        """Return what ``upper_bound`` is at another error: the true gap exceeds it with that probability."""
+        return min(self.largest, self.gap + self.radius(error)) if self.fluctuation else float("nan")
 
     def radius(self, error: float) -> float:
         """Return how far above the gap that bound is, were there no largest gap."""
-        return self.most - self.value + self.fluctuation.above(error) if self.fluctuation else float("nan")
+        return self.most - self.gap + self.fluctuation.above(error) if self.fluctuation else float("nan")
 
     def p_value(self, tolerance: float) -> float:
         """P-value of the null hypothesis that the true gap is at most ``tolerance``."""
@@ -130,7 +130,7 @@ class PairGap:
     ----------
     groups
         Their labels.
-    value, low, high
+    gap, ci_low, ci_high
         The gap, and the ends of its confidence interval: that of this pair by itself, were it the only one
         looked at. The interval of a report's line is that of the maximum over all pairs.
     label
@@ -138,9 +138,9 @@ class PairGap:
     """
 
     groups: tuple[GroupLabel, GroupLabel]
-    value: float
-    low: float
-    high: float
+    gap: float
+    ci_low: float
+    ci_high: float
     label: bool | None = None
 
 
@@ -150,13 +150,13 @@ class FairnessReport:
 
     Attributes
     ----------
-    rows
+    metrics
         One per metric.
     threshold, confidence, n_resamples, min_group_size
         The settings; the threshold is in the units of the scores.
     """
 
-    rows: tuple[ReportRow, ...]
+    metrics: tuple[ReportRow, ...]
     threshold: float | None
     confidence: float
     n_resamples: int
@@ -218,7 +218,7 @@ class FairnessReport:
         return self.scored.n_missing
 
     @property
-    def coverage(self) -> str:
+    def exclusions(self) -> str:
         """What is not evaluated, for headlines: "2 of 5 groups too small to evaluate"; else empty."""
         n_single = len(self.scored) - bool(self.merged_groups)
         n_groups = n_single + len(self.small_groups) + len(self.merged_groups)
@@ -242,11 +242,11 @@ class FairnessReport:
     @property
     def worst(self) -> ReportRow:
         """The row with the largest gap, of those that are proportions: not in units of scores."""
-        comparable = [row for row in self.rows if METRICS[row.metric].largest <= 1]
-        return max(comparable, key=lambda row: -1.0 if np.isnan(row.value) else row.value)
+        comparable = [row for row in self.metrics if METRICS[row.metric].largest <= 1]
+        return max(comparable, key=lambda row: -1.0 if np.isnan(row.gap) else row.gap)
 
     @property
-    def assurance(self) -> str:
+    def confidence_note(self) -> str:
         """With what confidence the intervals hold, each by itself and simultaneously, in a sentence."""
         each = f"Each interval by itself holds with {short_percent(self.confidence)} confidence"
         if self._n_intervals < 2 or self.joint_confidence == 0:
@@ -259,7 +259,7 @@ class FairnessReport:
     @property
     def ranking_note(self) -> str:
         """Among which rows metrics by label count ranks; empty where nothing depends on it."""
-        labelled = any(set(METRICS[row.metric].proportions) - {None} for row in self.rows)
+        labelled = any(set(METRICS[row.metric].proportions) - {None} for row in self.metrics)
         if not labelled or all(group.interval.parts == ((0.0, 1.0),) for group in self.scored):
             return ""
         rows = "all members of a group" if self.rank_within == "group" else "a group's members with the label"
@@ -272,7 +272,7 @@ class FairnessReport:
 
     @property
     def _n_intervals(self) -> int:
-        return sum(row.fluctuation is not None for row in self.rows)
+        return sum(row.fluctuation is not None for row in self.metrics)
 
     @property
     def verdict(self) -> Verdict:
@@ -284,11 +284,11 @@ class FairnessReport:
         return summarize_report(self)
 
     def __repr__(self) -> str:
-        coverage = f"; {self.coverage}" if self.coverage else ""
-        n_metrics, n_groups = len(self.rows), len(self.scored)
+        coverage = f"; {self.exclusions}" if self.exclusions else ""
+        n_metrics, n_groups = len(self.metrics), len(self.scored)
         verdict = self.verdict
         found = (
-            "" if verdict.metric in self.omitted or not self.rows else f" {gap_text(self[verdict.metric])}"
+            "" if verdict.metric in self.omitted or not self.metrics else f" {gap_text(self[verdict.metric])}"
         )
         return (
             f"<FairnessReport: {verdict.finding}, {verdict.metric}{found}; {n_metrics} metrics, {n_groups} "
@@ -302,12 +302,12 @@ class FairnessReport:
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
             for line in (columns, *rows)
         ]
-        coverage = [f"Not included: {self.coverage}."] if self.coverage else []
+        coverage = [f"Not included: {self.exclusions}."] if self.exclusions else []
         return "\n".join([str(self.verdict), "", *lines, "", *coverage, *self._notes()])
 
     def _repr_html_(self) -> str:
         columns, rows = self._table()
-        coverage = f" Not included: {self.coverage}." if self.coverage else ""
+        coverage = f" Not included: {self.exclusions}." if self.exclusions else ""
 
         interval = None if self.scored.intervals_differ else self.scored.groups[0].interval.parts
         draw = partial(groups_curve(self.scored, 500).plot, interval=interval)
@@ -323,16 +323,16 @@ class FairnessReport:
             "compared with",
         ]
         rows = []
-        for row in self.rows:
+        for row in self.metrics:
             text, groups = METRICS[row.metric].text, [name_of(label) for label in row.groups]
-            if np.isnan(row.value):
+            if np.isnan(row.gap):
                 gap = [row.missing_text, "", "", ""]
             elif row.worse_off is None:  # it has no direction
-                gap = [text(row.value), f"{text(row.low)} to {text(row.high)}", "", " / ".join(groups)]
+                gap = [text(row.gap), f"{text(row.ci_low)} to {text(row.ci_high)}", "", " / ".join(groups)]
             else:
                 worse = row.groups.index(row.worse_off)
                 direction = [groups[worse], groups[1 - worse]]
-                gap = [text(row.value), f"{text(row.low)} to {text(row.high)}", *direction]
+                gap = [text(row.gap), f"{text(row.ci_low)} to {text(row.ci_high)}", *direction]
             rows.append([METRICS[row.metric].title, *gap])
         return columns, rows
 
@@ -340,16 +340,16 @@ class FairnessReport:
         """Explain the limits that the table shows, and those that it does not."""
         notes = [
             f"Limits are two-sided: with {short_percent(self.confidence)} confidence the largest gap in the "
-            f"population lies between them. {self.assurance}",
-            "to_frame() also has one-sided limits, at_least and at_most, for questions on one side (is the "
-            "gap at most 0.1?): each is nearer to the gap than the end of an interval, as it can miss on one "
-            "side only. So a lower limit may be above 0 where the interval begins at 0.",
+            f"population lies between them. {self.confidence_note}",
+            "to_frame() also has one-sided limits, lower_bound and upper_bound, for questions on one side "
+            "(is the gap at most 0.1?): each is nearer to the gap than the end of an interval, as it can "
+            "miss on one side only. So a lower limit may be above 0 where the interval begins at 0.",
         ]
         return [*notes, *filter(None, [self.ranking_note])]
 
     def __getitem__(self, metric: str) -> ReportRow:
         """Return the row of one metric; a missing one says why it was left out."""
-        for row in self.rows:
+        for row in self.metrics:
             if row.metric == metric:
                 return row
         raise KeyError(f"{metric}: {self.omitted.get(metric, 'no such metric')}")
@@ -367,10 +367,10 @@ class FairnessReport:
 
         table = pd.DataFrame(
             {
-                "metric": [row.metric for row in self.rows],
-                "value": [row.value for row in self.rows],
+                "metric": [row.metric for row in self.metrics],
+                "gap": [row.gap for row in self.metrics],
                 "tolerance": tolerance,
-                "p_value": [row.p_value(tolerance) for row in self.rows],
+                "p_value": [row.p_value(tolerance) for row in self.metrics],
             }
         )
         table["exceeds"] = table["p_value"] <= 1 - self.confidence
@@ -398,7 +398,7 @@ class FairnessReport:
                     low = max(float(lows[rows].max()) + off, 0.0)
                     high = min(float(highs[rows].max()) + off, METRICS[metric].largest)
                     gaps.append(PairGap(gap.groups, gap.value, low, high, gap.label))
-            self._pairs[metric] = sorted(gaps, key=lambda gap: -gap.value)
+            self._pairs[metric] = sorted(gaps, key=lambda gap: -gap.gap)
         return list(self._pairs[metric])
 
     def elsewhere(self) -> GapElsewhere | None:
@@ -414,25 +414,49 @@ class FairnessReport:
             rng=np.random.default_rng(0),
         )
 
-    def pairs_frame(self) -> pd.DataFrame:
-        """One line per metric and pair of groups, the widest gap of each metric first; see `pairs`."""
+    def to_frame(self, by: Literal["metric", "pair", "group"] = "metric") -> pd.DataFrame:
+        """Return the report as a data frame.
+
+        Parameters
+        ----------
+        by : {"metric", "pair", "group"}, default="metric"
+            One line per metric, with the worst pair (ranks count from the best); or per metric and pair of
+            groups, the largest gap of each metric first (see `pairs`); or per group, where ``evaluated`` is
+            False for those that are too small.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Indexed by metric or by group; pairs are numbered.
+        """
         import pandas as pd
 
-        columns = ["metric", "group_a", "group_b", "value", "low", "high", "among"]
-        lines = [
-            (row.metric, *map(group_name, gap.groups), gap.value, gap.low, gap.high, label_kind(gap.label))
-            for row in self.rows
-            for gap in self.pairs(row.metric)
-        ]
-        return pd.DataFrame(lines, columns=columns)
-
-    def to_frame(self) -> pd.DataFrame:
-        """One line per metric; ranks count from the best."""
-        import pandas as pd
-
-        ends = ["value", "low", "high", "at_least", "at_most"]
-        place = ["group_a", "group_b", "score", "rank_a", "rank_b", "n_a", "n_b", "worse_off", "reason"]
-        lines = [
+        check_choice(by, "by", ("metric", "pair", "group"))
+        if by == "group":
+            every = [*self.groups, *self.small_groups]
+            names = [name for name in GroupSummary.__dataclass_fields__ if name != "group"]
+            frame = pd.DataFrame([asdict(group) for group in every], columns=names)
+            frame["evaluated"] = [not isinstance(group, SmallGroup) for group in every]
+            frame.index = pd.Index([group_name(group.group) for group in every], name="group")
+            return frame
+        if by == "pair":
+            pairs = [
+                (
+                    row.metric,
+                    *map(group_name, pair.groups),
+                    pair.gap,
+                    pair.ci_low,
+                    pair.ci_high,
+                    label_kind(pair.label),
+                )
+                for row in self.metrics
+                for pair in self.pairs(row.metric)
+            ]
+            columns = ["metric", "group_a", "group_b", "gap", "ci_low", "ci_high", "among"]
+            return pd.DataFrame(pairs, columns=columns)
+        ends = ["gap", "ci_low", "ci_high", "lower_bound", "upper_bound"]
+        place = ["group_a", "group_b", "at_score", "rank_a", "rank_b", "n_a", "n_b", "worse_off", "reason"]
+        rows = [
             (
                 row.metric,
                 *(getattr(row, end) for end in ends),
@@ -443,9 +467,9 @@ class FairnessReport:
                 None if row.worse_off is None else group_name(row.worse_off),
                 row.reason,
             )
-            for row in self.rows
+            for row in self.metrics
         ]
-        return pd.DataFrame(lines, columns=["metric", *ends, *place]).set_index("metric")
+        return pd.DataFrame(rows, columns=["metric", *ends, *place]).set_index("metric")
 
     def to_html(self, path: str | Path | None = None, *, title: str = "Fairness audit") -> str | None:
         """Write the interactive HTML report of these scores, or return it if no path is given.
@@ -460,17 +484,6 @@ class FairnessReport:
             return text
         write_page(text, path)
         return None
-
-    def groups_frame(self) -> pd.DataFrame:
-        """One line per group; ``judged`` is False for those that are too small to evaluate."""
-        import pandas as pd
-
-        every = [*self.groups, *self.small_groups]
-        columns = [name for name in GroupSummary.__dataclass_fields__ if name != "group"]
-        frame = pd.DataFrame([asdict(group) for group in every], columns=columns)
-        frame["judged"] = [not isinstance(group, SmallGroup) for group in every]
-        frame.index = pd.Index([group_name(group.group) for group in every], name="group")
-        return frame
 
 
 def fairness_report(
@@ -543,7 +556,7 @@ def fairness_report(
     SmallGroupWarning
         If some group is too small to be evaluated, or has fewer than 30 effective members, in all or with one
         label, inside the interval.
-    IdleThresholdWarning
+    ThresholdOutsideIntervalWarning
         If the threshold's rank lies outside the interval of some group (between its parts, too), among its
         members or, with ``rank_within="group_and_label"``, among its positives.
 
@@ -596,7 +609,7 @@ def metric_row(
     gap = ranked_gap.in_units(scored.higher_is_better)
     sizes = {group.label: group.n for group in scored}
     fluctuation: Fluctuation | ProportionGaps | None = None
-    value = low = high = at_least = at_most = least = most = float("nan")
+    value = low = high = lower_bound = upper_bound = least = most = float("nan")
     reason = metric.why_not_evaluated(scored, setting, gap.value)
     if not (reason or np.isnan(gap.value)):
         value = gap.value
@@ -615,11 +628,11 @@ def metric_row(
             least, most = metric.reach(scored, setting, gap.value)
         # Each end of the interval may miss with half of the probability, a bound with all of it.
         errors = ((1 - confidence) / 2, 1 - confidence)
-        low, at_least = (max(0.0, least - fluctuation.below(error)) for error in errors)
-        high, at_most = (min(metric.largest, most + fluctuation.above(error)) for error in errors)
+        low, lower_bound = (max(0.0, least - fluctuation.below(error)) for error in errors)
+        high, upper_bound = (min(metric.largest, most + fluctuation.above(error)) for error in errors)
     pair = (sizes[gap.groups[0]], sizes[gap.groups[1]])
     place = (gap.groups, gap.threshold, gap.ranks, pair, gap.label)
-    bounds = (at_least, at_most, fluctuation, least, most)
+    bounds = (lower_bound, upper_bound, fluctuation, least, most)
     worse_off = None if np.isnan(value) else find_worse_off(metric, scored, setting, ranked_gap)
     return ReportRow(name, value, low, high, *place, *bounds, metric.largest, reason, worse_off)
 

@@ -44,24 +44,24 @@ def state_verdict(report: FairnessReport, metric: str | None = None) -> Verdict:
     """State the verdict by one metric: statistical parity by default, else the first of the report."""
     if metric is None:
         # Of a report without any metric the first that was left out says why.
-        names = [*(row.metric for row in report.rows), *report.omitted]
-        is_measured = any(row.metric == "statistical_parity" for row in report.rows)
+        names = [*(row.metric for row in report.metrics), *report.omitted]
+        is_measured = any(row.metric == "statistical_parity" for row in report.metrics)
         metric = "statistical_parity" if is_measured else names[0]
     if metric in report.omitted:
         headline = f"Not evaluated: {METRICS[metric].title} {report.omitted[metric]}."
         return Verdict(metric, "not evaluated", headline, "")
     row, described = report[metric], METRICS[metric]
-    if np.isnan(row.value):
+    if np.isnan(row.gap):
         headline = f"Not evaluated: the {described.title} gap is {row.missing_text}."
         return Verdict(metric, "not evaluated", headline, "It says nothing about a gap.")
     text, percents = described.text, short_percent(report.confidence)
-    limits = f"{percents} interval {text(row.low)} to {text(row.high)}"
+    limits = f"{percents} interval {text(row.ci_low)} to {text(row.ci_high)}"
     ranks = ranks_in_words(report, row.groups)
-    size = f"a {described.title} gap of {text(row.value)} ({limits})"
+    size = f"a {described.title} gap of {text(row.gap)} ({limits})"
     first, second = (name_of(label) for label in row.groups)
     several = len(report.scored) > 2
     pair = "some pair of groups differs" if several else f"{first} and {second} differ"
-    if row.low > 0:
+    if row.ci_low > 0:
         headline = f"Gap detected: {first} and {second} differ on {ranks}, {size}."
         if row.worse_off is not None:
             better_off = next(label for label in row.groups if label != row.worse_off)
@@ -71,18 +71,18 @@ def state_verdict(report: FairnessReport, metric: str | None = None) -> Verdict:
             )
         claim = (
             f"It may be claimed with {percents} confidence that in the population {pair} by "
-            f"{text(row.low)} to {text(row.high)} there, if these rows are a sample of it that the model was "
-            "not trained on."
+            f"{text(row.ci_low)} to {text(row.ci_high)} there, if these rows are a sample of it that the "
+            "model was not trained on."
         )
         if several:
             claim += " In the population another pair may have the largest gap."
         return Verdict(metric, "gap detected", headline, claim)
     claim = (
         f"It may be claimed with {percents} confidence that in the population no pair of groups differs by "
-        f"more than {text(row.high)} there; that there is no gap may not be claimed."
+        f"more than {text(row.ci_high)} there; that there is no gap may not be claimed."
     )
     headline = (
-        f"No gap detected on {ranks}: the largest {described.title} gap, {text(row.value)} ({limits}) "
+        f"No gap detected on {ranks}: the largest {described.title} gap, {text(row.gap)} ({limits}) "
         f"between {first} and {second}, may be chance."
     )
     return Verdict(metric, "no gap detected", headline, claim)
@@ -117,16 +117,18 @@ def summarize_report(report: FairnessReport) -> str:
         str(verdict),
     ]
     others = [
-        f"{METRICS[row.metric].title} {gap_text(row)}" for row in report.rows if row.metric != verdict.metric
+        f"{METRICS[row.metric].title} {gap_text(row)}"
+        for row in report.metrics
+        if row.metric != verdict.metric
     ]
     if others:
         parts.append(f"Other gaps: {'; '.join(others)}.")
     parts.append(report.ranking_note)
-    if report.coverage:
-        parts.append(f"Not included: {report.coverage}.")
+    if report.exclusions:
+        parts.append(f"Not included: {report.exclusions}.")
     parts.append(
-        f"{report.assurance} This says nothing of other intervals of ranks, and a gap does not say why it is "
-        "there."
+        f"{report.confidence_note} This says nothing of other intervals of ranks, and a gap does not say why "
+        "it is there."
     )
     return " ".join(filter(None, parts))
 
@@ -134,9 +136,9 @@ def summarize_report(report: FairnessReport) -> str:
 def gap_text(row: ReportRow) -> str:
     """Write a gap and the ends of its confidence interval: "0.412 (0.290 to 0.530)"."""
     text = METRICS[row.metric].text
-    if np.isnan(row.value):
+    if np.isnan(row.gap):
         return row.missing_text
-    return f"{text(row.value)} ({text(row.low)} to {text(row.high)})"
+    return f"{text(row.gap)} ({text(row.ci_low)} to {text(row.ci_high)})"
 
 
 def ranks_in_words(report: FairnessReport, groups: tuple[GroupLabel, GroupLabel] | None) -> str:

@@ -108,7 +108,7 @@ def read_model(model: Any) -> ExportedModel:
             return _read_adjuster(model)
         case PartialFairTrees():
             check_is_fitted(model)
-            refitted = LeafValues(ensemble_of(model.model_))
+            refitted = LeafValues(ensemble_of(model.estimator_))
             # Scores of forests are 2 p − 1; see `trees.refitting`.
             link = Link.HALVED if refitted.ensemble.score_kind == "probability" else Link.LOGISTIC
             decision = (
@@ -214,14 +214,14 @@ def _read_scorer(adjuster: PartialParityAdjuster) -> ExportedModel:
     scorer = adjuster._scorer
     if scorer.method == "__call__":
         raise InputError(
-            f"the scorer {scorer.name} is a function, which cannot be exported; export the maps alone: "
-            "PartialParityAdjuster(scorer=None) fitted on its scores, or one that from_json reads"
+            f"the estimator {scorer.name} is a function, which cannot be exported; export the maps alone: "
+            "PartialParityAdjuster(estimator=None) fitted on its scores, or one that from_json reads"
         )
     inner = read_model(scorer.model)
     decision = inner.decision
     if scorer.method == "predict_proba":
         if decision is None or decision.link is None:
-            raise InputError(f"the scorer {scorer.name} gives no probabilities that can be exported")
+            raise InputError(f"the estimator {scorer.name} gives no probabilities that can be exported")
         link = decision.link
 
         def probabilities(graph: Graph, rows: GraphRows) -> Name:
@@ -232,7 +232,8 @@ def _read_scorer(adjuster: PartialParityAdjuster) -> ExportedModel:
         )
     if scorer.method == "predict" and decision is not None:
         raise InputError(
-            f"the scorer {scorer.name} gives classes by predict, not scores; use response='decision_function'"
+            f"the estimator {scorer.name} gives classes by predict, not scores; "
+            "use response_method='decision_function'"
         )
     # Adjusted log-odds are not log-odds any more.
     return replace(inner, decision=None if decision is None else replace(decision, link=None))

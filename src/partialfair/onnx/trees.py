@@ -115,7 +115,7 @@ def split_trees(ensemble: TreeEnsemble) -> SplitTrees:
     if library not in _LIBRARIES:
         raise InputError(
             f"{type(ensemble.model).__name__} is not exported here: CatBoost does so itself, in single "
-            "precision and without categories, by model_.save_model(path, format='onnx')"
+            "precision and without categories, by estimator_.save_model(path, format='onnx')"
         )
     splits: SplitTrees = importlib.import_module(f"partialfair.onnx.{library}").read(ensemble)
     return splits

@@ -51,9 +51,9 @@ def plot_path(
     # One line for each penalty: along it only the limit changes.
     for number, (alpha, lines) in enumerate(frame.groupby("alpha")):
         gaps, color = lines["gap"], GROUP_COLOURS[number % len(GROUP_COLOURS)]
-        limits = np.array([gaps - lines["gap_low"], lines["gap_high"] - gaps])
+        limits = np.array([gaps - lines["ci_low"], lines["ci_high"] - gaps])
         look |= {"color": color, "label": f"alpha = {alpha:g}" if several else None}
-        ax.errorbar(gaps, lines["score"], xerr=limits, yerr=lines["score_error"], **look)
+        ax.errorbar(gaps, lines[path.scoring], xerr=limits, yerr=lines[f"{path.scoring}_se"], **look)
     ax.set_xlabel(
         f"gap on rows {path.evaluated_on} ({short_percent(confidence)} intervals)\nnumbers: max_gap"
     )
@@ -63,12 +63,12 @@ def plot_path(
         ax.legend(frameon=False)
     if title:
         set_title(ax, title)
-    known = frame[np.isfinite(frame["gap"]) & np.isfinite(frame["score"])]
+    known = frame[np.isfinite(frame["gap"]) & np.isfinite(frame[path.scoring])]
     # The unconstrained model is a square.
     free = known[np.isinf(known["max_gap"])]
-    ax.plot(free["gap"], free["score"], "s", markersize=8, color="0.25", zorder=3)
+    ax.plot(free["gap"], free[path.scoring], "s", markersize=8, color="0.25", zorder=3)
     texts = ["no constraint" if np.isinf(allowed) else f"{allowed:g}" for allowed in known["max_gap"]]
-    _label_points(ax, known[["gap", "score"]].to_numpy(dtype=float), texts)
+    _label_points(ax, known[["gap", path.scoring]].to_numpy(dtype=float), texts)
     return ax
 
 

@@ -140,7 +140,7 @@ def plot_unfairness_map(
         Axes to draw on; new ones by default.
     """
     ax = new_axes(ax, size=(6.0, 5.0))
-    edges, values = unfairness.edges, unfairness.values
+    edges, values = unfairness.edges, unfairness.gaps
     # Narrow intervals hold few people and saturate; the colours are spread over the others.
     begins, ends = np.meshgrid(edges[:-1], edges[1:], indexing="ij")
     # The colour scale ends at the largest gap of intervals that are not narrow.
@@ -154,7 +154,7 @@ def plot_unfairness_map(
         label=f"gap of the worst pair ({unfairness.gap_scale} scale)",
     )
     # A grey layer over cells whose band includes 0.
-    unsure = np.where(unfairness.low > 0, np.nan, np.where(np.isnan(values), np.nan, 1.0))
+    unsure = np.where(unfairness.ci_low > 0, np.nan, np.where(np.isnan(values), np.nan, 1.0))
     ax.pcolormesh(edges, edges, unsure.T, cmap="gray", vmin=0, vmax=1, alpha=0.55, rasterized=True)
     half = (edges[1] - edges[0]) / 2  # the cell of [α, β) begins at α and ends at β
     for begin, end in () if interval is None else as_interval_set(interval).parts:

@@ -50,15 +50,15 @@ _ROUTED = {"sensitive_features": True}
 
 
 def _has_scorer(adjuster: PartialParityAdjuster) -> bool:
-    if adjuster.scorer is None:
-        raise AttributeError("there is no scorer, so there is nothing to predict with; take transform")
+    if adjuster.estimator is None:
+        raise AttributeError("there is no estimator, so there is nothing to predict with; take transform")
     return True
 
 
 def _has_classes(adjuster: PartialParityAdjuster) -> bool:
     _has_scorer(adjuster)
     if adjuster._scorer.method != "predict_proba":
-        raise AttributeError("the scorer's scores are no probabilities; take decision_function")
+        raise AttributeError("the estimator's scores are no probabilities; take decision_function")
     return True
 
 
@@ -90,17 +90,17 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         Of demographic parity: those with scores above it are selected (below, where lower is better).
     gap_scale
         ``"interval"``, the definition, or ``"absolute"``, the scale of the paper's experiments.
-    scorer
+    estimator
         A fitted model, or a function of X that returns scores; `fit` and `transform` then take its features.
         None: they take the scores. Where the adjuster is cloned (searches, cross-validation), wrap a model in
         ``sklearn.frozen.FrozenEstimator``, or its clone will not be fitted.
-    response
-        The scorer's method that gives the scores: ``"decision_function"``, ``"predict_proba"`` (its second
+    response_method
+        The estimator's method that gives the scores: ``"decision_function"``, ``"predict_proba"`` (its second
         column) or ``"predict"``; ``"auto"`` takes the first of them that there is, the last only of models
         that are no classifiers.
     score_range
         ``(low, high)`` where scores have a range, as probabilities have: both ends stay where they are, so
-        that new people's scores do not leave it. Probabilities of a scorer have (0, 1) without being told.
+        that new people's scores do not leave it. Probabilities of an estimator have (0, 1) anyway.
     higher_is_better
         False where low scores are good: the interval then counts from the lowest.
     min_group_size
@@ -157,8 +157,8 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         constraint: Literal["statistical_parity", "demographic_parity"] = "statistical_parity",
         constraint_threshold: float | None = None,
         gap_scale: GapScale = "interval",
-        scorer: Any = None,
-        response: Response = "auto",
+        estimator: Any = None,
+        response_method: Response = "auto",
         score_range: tuple[float, float] | None = None,
         higher_is_better: bool = True,
         min_group_size: int = 2,
@@ -171,8 +171,8 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         self.constraint = constraint
         self.constraint_threshold = constraint_threshold
         self.gap_scale = gap_scale
-        self.scorer = scorer
-        self.response = response
+        self.estimator = estimator
+        self.response_method = response_method
         self.score_range = score_range
         self.higher_is_better = higher_is_better
         self.min_group_size = min_group_size
@@ -192,8 +192,8 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
 
         Parameters
         ----------
-        X : (n,) or (n, 1), or (n, d) with a scorer
-            The scores, or the features that the scorer takes.
+        X : (n,) or (n, 1), or (n, d) with an estimator
+            The scores, or the features that the estimator takes.
         y : (n,)
             Labels. Not needed: where they have two classes, calibration by group is measured, before and
             after.
@@ -220,7 +220,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
             maps = tuple(one.turned for one in maps)
         bounds = self._range
         self.maps_ = maps if bounds is None else tuple(one.with_fixed_ends(bounds) for one in maps)
-        classes = None if self.scorer is None else self._scorer.classes
+        classes = None if self.estimator is None else self._scorer.classes
         after, before = (
             calibrate(given, y, classes, groups, sample_weight)
             for given in (apply_maps(self.maps_, scores, groups), scores)
@@ -234,19 +234,19 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         Returns
         -------
         array, Series or DataFrame
-            Of pandas where X is, with its index and names; scores of a scorer's rows are a Series, ``score``.
+            Of pandas where X is, with its index and names; an estimator's scores are a Series, ``score``.
         """
         adjusted = self._adjust(X, sensitive_features)
         if hasattr(X, "iloc"):
             import pandas as pd
 
-            if self.scorer is not None:
+            if self.estimator is not None:
                 return pd.Series(adjusted, index=X.index, name="score")
             if isinstance(X, pd.DataFrame):
                 return pd.DataFrame(adjusted[:, None], index=X.index, columns=X.columns)
             return pd.Series(adjusted, index=X.index, name=X.name)
         # As transformers do: a column in, a column out.
-        return adjusted[:, None] if self.scorer is None and np.ndim(X) == 2 else adjusted
+        return adjusted[:, None] if self.estimator is None and np.ndim(X) == 2 else adjusted
 
     def _adjust(self, X: ArrayLike, sensitive_features: ArrayLike | None) -> Floats:
         """Return the new score of every row."""
@@ -274,28 +274,28 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
 
     @available_if(_has_scorer)
     def decision_function(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
-        """Return the new scores of a scorer's rows, as an array."""
+        """Return the new scores of an estimator's rows, as an array."""
         return self._adjust(X, sensitive_features)
 
     @available_if(_has_scorer)
     def predict(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> npt.NDArray[Any]:
-        """Return the class that the new scores stand for, or the scores where the scorer has no classes."""
+        """Return the class that the new scores stand for, or the scores if the estimator has no classes."""
         scores = self._adjust(X, sensitive_features)
         classes = self._scorer.classes
         return scores if classes is None else classes[(scores > self._scorer.cut).astype(np.intp)]
 
     @available_if(_has_classes)
     def predict_proba(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
-        """Return the complements of new scores, and these, where the scorer gives probabilities."""
+        """Return the complements of new scores, and these, where the estimator gives probabilities."""
         scores = self._adjust(X, sensitive_features)
         return np.column_stack([1 - scores, scores])
 
     @property
     def classes_(self) -> npt.NDArray[Any]:
-        """The scorer's classes."""
-        classes = None if self.scorer is None else self._scorer.classes
+        """The estimator's classes."""
+        classes = None if self.estimator is None else self._scorer.classes
         if classes is None:
-            raise AttributeError("there are no classes without a classifier as scorer")
+            raise AttributeError("there are no classes without a classifier as estimator")
         return classes
 
     @property
@@ -338,8 +338,8 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
     ) -> FairnessReport:
         """Evaluate the new scores of rows that `fit` has not seen: what can be said of the population.
 
-        ``report["statistical_parity"].at_most`` is a gap that, with that confidence, the new scores of rows
-        like these do not exceed. The rows must not be those of `fit`: there the gap is ``max_gap`` by
+        ``report["statistical_parity"].upper_bound`` is a gap that, with that confidence, the new scores of
+        rows like these do not exceed. The rows must not be those of `fit`: there the gap is ``max_gap`` by
         construction, and bounds would be too good to be true.
 
         Parameters
@@ -385,13 +385,15 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
 
     @property
     def _scorer(self) -> Scorer:
-        return read_scorer(self.scorer, self.response)
+        return read_scorer(self.estimator, self.response_method)
 
     def _read_task(self) -> AdjustmentTask:
         """Check the settings, and return them in the units of ranked scores."""
         check_number(self.max_gap, "max_gap", low=0.0, high=1.0)
         check_choice(self.constraint, "constraint", ("statistical_parity", "demographic_parity"))
-        check_choice(self.response, "response", ("auto", "decision_function", "predict_proba", "predict"))
+        check_choice(
+            self.response_method, "response_method", ("auto", "decision_function", "predict_proba", "predict")
+        )
         check_count(self.min_group_size, "min_group_size", low=0)
         if self.max_knots is not None:
             check_count(self.max_knots, "max_knots", low=10)
@@ -425,17 +427,17 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
                 )
             return low, high
         # Probabilities have a range without being told; both ends become knots that stay.
-        probabilities = self.scorer is not None and self._scorer.method == "predict_proba"
+        probabilities = self.estimator is not None and self._scorer.method == "predict_proba"
         return (0.0, 1.0) if probabilities else None
 
     def _scores(self, X: ArrayLike, sensitive_features: ArrayLike | None) -> Floats:
         """Return the scores of the rows, checked."""
-        refuse_lazy(X, "scores" if self.scorer is None else "X")
-        if self.scorer is None:
+        refuse_lazy(X, "scores" if self.estimator is None else "X")
+        if self.estimator is None:
             scores = finite_vector(as_scores(X), "scores", ranked=True)
         else:
             check_sparse(X, "X")
-            scores = finite_vector(self._scorer.scores(X, sensitive_features), "the scorer's scores")
+            scores = finite_vector(self._scorer.scores(X, sensitive_features), "the estimator's scores")
         if scores.size and np.abs(scores).max() > LARGEST_SCORE:
             raise InputError(f"scores must lie within ±{LARGEST_SCORE:g}, so that squares can be added up")
         if (bounds := self._range) is not None:

@@ -59,18 +59,18 @@ class Scorer:
             given = np.asarray(ask(X, **groups))
         except NotFittedError:
             raise InputError(
-                f"the scorer {self.name} is not fitted; fit it first, and where the adjuster is cloned (in "
-                "searches and cross-validation), wrap it in sklearn.frozen.FrozenEstimator"
+                f"the estimator {self.name} is not fitted; fit it first, and where the adjuster is cloned "
+                "(in searches and cross-validation), wrap it in sklearn.frozen.FrozenEstimator"
             ) from None
         if self.method == "predict_proba":
             if given.ndim != 2 or given.shape[1] != 2:
                 found = given.shape[1] if given.ndim == 2 else 1
-                raise InputError(f"the scorer {self.name} has {found} classes, and scores need two")
+                raise InputError(f"the estimator {self.name} has {found} classes, and scores need two")
             return given[:, 1]
         if given.ndim != 1:
             raise InputError(
-                f"the scorer {self.name} gives {given.ndim} dimensions by {self.method}, and one score per "
-                "row is needed; multi-class models have no single score"
+                f"the estimator {self.name} gives {given.ndim} dimensions by {self.method}, and one score "
+                "per row is needed; multi-class models have no single score"
             )
         return given
 
@@ -84,10 +84,10 @@ def read_scorer(model: Any, response: Response) -> Scorer:
     """Find out how a model gives scores, or say that it gives none."""
     name = getattr(model, "__name__", type(model).__name__)
     if inspect.isclass(model):
-        raise InputError(f"scorer must be a fitted model or a function, not the class {name}")
+        raise InputError(f"estimator must be a fitted model or a function, not the class {name}")
     if response != "auto":
         if not hasattr(model, response):
-            raise InputError(f"the scorer {name} has no method {response}")
+            raise InputError(f"the estimator {name} has no method {response}")
         return Scorer(model, response)
     for method in _CUTS:
         if hasattr(model, method):
@@ -97,8 +97,8 @@ def read_scorer(model: Any, response: Response) -> Scorer:
     if callable(model) and not hasattr(model, "predict"):
         return Scorer(model, "__call__")
     raise InputError(
-        f"the scorer {name} gives no scores: it has neither decision_function nor predict_proba, and is no "
-        "regressor"
+        f"the estimator {name} gives no scores: it has neither decision_function nor predict_proba, and is "
+        "not a regressor"
     )
 
 

@@ -1,6 +1,6 @@
 """The interactive audit page: one HTML file to look at, offline."""
 
-from partialfair.report.page_data import interval_changes
+from partialfair.report.page_data import collect_changes
 from partialfair.report.pages import audit_page, path_page, write_page
 
-__all__ = ["audit_page", "interval_changes", "path_page", "write_page"]
+__all__ = ["audit_page", "collect_changes", "path_page", "write_page"]

@@ -34,7 +34,7 @@ import numpy.typing as npt
 
 from partialfair.data.groups import group_name, members_text
 from partialfair.data.intervals import as_interval_set, interval_text, running_weight, tie_ends
-from partialfair.metrics import band_changes, grid
+from partialfair.metrics import grid, interval_changes
 from partialfair.metrics.discrete import DiscreteScores, score_span
 from partialfair.metrics.inputs import GroupScores, ScoredGroups, oriented, read_groups
 from partialfair.metrics.map_radii import MapRadii
@@ -361,7 +361,7 @@ class IntervalChanges:
                 yield pair, int(k)
 
 
-def interval_changes(
+def collect_changes(
     scores: Mapping[str, ArrayLike],
     *,
     sensitive_features: Any,
@@ -377,7 +377,7 @@ def interval_changes(
     scores
         By name of the model, in the order of the reports.
     sensitive_features, interval, sample_weight, higher_is_better, missing_groups
-        As in `band_changes`.
+        As in `interval_changes`.
 
     Returns
     -------
@@ -422,7 +422,7 @@ def _audited_changes(
     rows = [
         [name, str(group), *(members_text(line[kind]) for kind in kinds)]
         for name in others
-        for group, line in band_changes(
+        for group, line in interval_changes(
             scores[first], scores[name], interval=interval, **ranking_options
         ).iterrows()
     ]

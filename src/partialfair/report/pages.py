@@ -14,7 +14,7 @@ from partialfair.data.intervals import as_interval_set
 from partialfair.exceptions import InputError
 from partialfair.metrics.report import FairnessReport
 from partialfair.optimization.solvers import GOOD
-from partialfair.report.page_data import IntervalChanges, interval_changes
+from partialfair.report.page_data import IntervalChanges, collect_changes
 from partialfair.report.rendering import (
     NOT_ONE_INTERVAL,
     check_reports,
@@ -73,7 +73,7 @@ def audit_page(
     outcomes
         What is known of models, by name, besides their reports.
     changes
-        From `interval_changes` with the scores behind the reports, in their order: then the page shows who
+        From `collect_changes` with the scores behind the reports, in their order: then the page shows who
         enters and leaves whatever interval is chosen.
     frontier
         The models of a path by gap and quality, as `path_page` makes it.
@@ -154,7 +154,7 @@ def path_page(
         for name, point in zip(names, points, strict=True)
     }
     first = reports[names[0]]
-    changes = interval_changes(
+    changes = collect_changes(
         scores,
         sensitive_features=first.evaluated(rows.groups),
         interval=interval,
@@ -225,14 +225,15 @@ def _frontier(
     for k, point in enumerate(path.points):
         gap = path.gap(point, confidence)
         # What has no gap, or no score, has no place on the axes.
-        if not np.isfinite([gap.value, point.score, point.error]).all():
+        if not np.isfinite([gap.gap, point.score, point.error]).all():
             continue
         label = (
-            f"{names[k]}: {score} {fixed(point.score)} ± {fixed(point.error)}, gap {metric.text(gap.value)} "
-            f"({metric.text(gap.low)} – {metric.text(gap.high)}); the fit {describe_end(point.model.result_)}"
+            f"{names[k]}: {score} {fixed(point.score)} ± {fixed(point.error)}, gap {metric.text(gap.gap)} "
+            f"({metric.text(gap.ci_low)} – {metric.text(gap.ci_high)}); "
+            f"the fit {describe_end(point.model.result_)}"
         )
         dot = {"model": k, "name": names[k].removeprefix("max gap "), "label": label}
-        dot |= {"gap": gap.value, "low": gap.low, "high": gap.high, "score": point.score}
+        dot |= {"gap": gap.gap, "low": gap.ci_low, "high": gap.ci_high, "score": point.score}
         dot |= {"error": point.error, "chosen": point is chosen}
         dots.append(dot | {"failed": point.model.result_.status not in GOOD})
     axes = {

@@ -87,7 +87,7 @@ def render(
     sections = sorted([*sections, *_small_groups(first)], key=lambda section: not section.is_open)
     marks = {
         "title": escape(title),
-        "headline": escape("; ".join(filter(None, [headline, first.coverage]))),
+        "headline": escape("; ".join(filter(None, [headline, first.exclusions]))),
         **_words(first.higher_is_better),
         "cautions": "\n".join(
             [
@@ -277,7 +277,7 @@ def _data(
         found = {name: Worst.of(report.scored) for name, report in reports.items()}
         pairs, worsts = leading_pairs(first.scored, list(found.values()), max_pairs), {**found}
     return {
-        "schema": "partialfair.page/1",
+        "schema": "partialfair.report/1",
         "titles": {name: metric.title for name, metric in METRICS.items()},
         "settings": {
             "interval": _snapped(first),
@@ -295,8 +295,12 @@ def _data(
             {
                 "name": name,
                 "tooFew": _too_few(report),
-                "audited": {row.metric: audited_line(row) for row in report.rows},
-                "limits": {row.metric: [row.low, row.high] for row in report.rows if np.isfinite(row.high)},
+                "audited": {row.metric: audited_line(row) for row in report.metrics},
+                "limits": {
+                    row.metric: [row.ci_low, row.ci_high]
+                    for row in report.metrics
+                    if np.isfinite(row.ci_high)
+                },
                 **summarise(
                     report.scored,
                     threshold=None

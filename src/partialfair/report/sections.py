@@ -111,7 +111,7 @@ def audited_section(reports: Mapping[str, FairnessReport], *, seen_in_training: 
     claims = (
         "The model was trained on these rows: intervals and bounds say nothing of new data."
         if seen_in_training
-        else f"Confidence intervals hold for this interval of ranks alone. {report.assurance} "
+        else f"Confidence intervals hold for this interval of ranks alone. {report.confidence_note} "
         "“At least” and “at most” are lower and upper confidence bounds on one side, with the same "
         "confidence. They answer another question: read one of them where one side alone matters, and the "
         "interval otherwise."
@@ -125,19 +125,19 @@ def audited_section(reports: Mapping[str, FairnessReport], *, seen_in_training: 
         rows=[
             [*([name] if model else []), *audited_line(row)]
             for name, each in reports.items()
-            for row in each.rows
+            for row in each.metrics
         ],
     )
 
 
 def audited_line(row: ReportRow) -> list[str]:
     """Return a line of the audited metrics: title, gap, interval, both bounds, groups and their members."""
-    known, metric = not np.isnan(row.value), METRICS[row.metric]
+    known, metric = not np.isnan(row.gap), METRICS[row.metric]
     return [
         metric.title,
         *gap_cells(row, row.metric, missing="–"),
-        metric.text(row.at_least) if known else "–",
-        metric.text(row.at_most) if known else "–",
+        metric.text(row.lower_bound) if known else "–",
+        metric.text(row.upper_bound) if known else "–",
         "–"
         if row.reason
         else _between(row) + (f", among {label_kind(row.label)}" if row.label is not None else ""),
@@ -194,10 +194,10 @@ def pair_interval_title(confidence: float) -> str:
 
 def gap_cells(gap: ReportRow | PairGap, metric: str, missing: str = "") -> tuple[str, str]:
     """Write a gap and its confidence interval."""
-    if np.isnan(gap.value):
+    if np.isnan(gap.gap):
         return gap.missing_text if isinstance(gap, ReportRow) else "undefined", missing
     text = METRICS[metric].text
-    return text(gap.value), f"{text(gap.low)} – {text(gap.high)}"
+    return text(gap.gap), f"{text(gap.ci_low)} – {text(gap.ci_high)}"
 
 
 def fits_section(
@@ -255,4 +255,4 @@ def notes_section(notes: Sequence[str]) -> list[Section]:
 def describe_end(result: FitResult) -> str:
     """Say how a fit ended, in words."""
     status = str(result.status).replace("_", " ")
-    return status if result.obstacle is None else f"{status} ({result.obstacle})"
+    return status if result.infeasibility is None else f"{status} ({result.infeasibility})"

@@ -190,7 +190,7 @@ def _elsewhere_card(gaps: Mapping[str, GapElsewhere | None], seen_in_training: b
             name,
             fixed(gap.gap),
             f"ranks {ranks_text(IntervalSet((gap.interval,)))}"
-            + ("" if seen_in_training else f": {fixed(gap.low)} – {fixed(gap.high)}"),
+            + ("" if seen_in_training else f": {fixed(gap.ci_low)} – {fixed(gap.ci_high)}"),
         )
         for name, gap in known.items()
     ]

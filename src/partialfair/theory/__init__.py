@@ -5,8 +5,6 @@ from partialfair.theory.deviations import (
     describe_bound,
     dkw_bound,
     members_needed,
-    required_size,
-    smallest_gap,
     uniform_deviation_bound,
 )
 from partialfair.theory.theorems import (
@@ -36,7 +34,5 @@ __all__ = [
     "members_needed",
     "near_thresholds",
     "objective_bound",
-    "required_size",
-    "smallest_gap",
     "uniform_deviation_bound",
 ]

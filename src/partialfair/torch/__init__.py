@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from partialfair.utils.extras import require
 
 if TYPE_CHECKING:
-    from partialfair.torch.batches import GroupBatches, Indexed
+    from partialfair.torch.batches import GroupBatchSampler, IndexedDataset
     from partialfair.torch.fairness import PartialFairness
     from partialfair.torch.functions import ScoreConstraints
     from partialfair.torch.head import RefittedHead, refit_head
 
 __all__ = [
-    "GroupBatches",
-    "Indexed",
+    "GroupBatchSampler",
+    "IndexedDataset",
     "PartialFairness",
     "RefittedHead",
     "ScoreConstraints",
@@ -23,8 +23,8 @@ __all__ = [
 ]
 
 _HOME_OF = {
-    "GroupBatches": "batches",
-    "Indexed": "batches",
+    "GroupBatchSampler": "batches",
+    "IndexedDataset": "batches",
     "PartialFairness": "fairness",
     "RefittedHead": "head",
     "ScoreConstraints": "functions",

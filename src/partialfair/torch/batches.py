@@ -16,7 +16,7 @@ from partialfair.utils.checks import check_count
 from partialfair.utils.typing import ArrayLike, Floats, GroupLabel, Ints
 
 
-class Indexed(Dataset[tuple[Any, ...]]):
+class IndexedDataset(Dataset[tuple[Any, ...]]):
     """A data set whose items ``(inputs, label)`` become ``(inputs, label, row)``, row being the position."""
 
     def __init__(self, items: Dataset[Any]) -> None:
@@ -31,7 +31,7 @@ class Indexed(Dataset[tuple[Any, ...]]):
         return (*self.items[index], index)
 
 
-class GroupBatches(Sampler[list[int]]):
+class GroupBatchSampler(Sampler[list[int]]):
     """Every batch has ``q_k`` members of group k: its share of all rows, but no fewer than some.
 
     Means of a group in a batch then have ``q_k`` terms each time, instead of a random number that is often 0

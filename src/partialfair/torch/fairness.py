@@ -42,7 +42,7 @@ class PartialFairness(nn.Module):
     tangent of f⁻_i ≥ f_i``, at the scores that each training row had when the tangents were last refreshed:
     the subproblem of IDCA. Its method is the primal–dual one of Yu, Neely and Wei (2017): with virtual queues
     Q, a step Δ on ``V ∇f_0 + Σ Q_i ∇g_i`` and ``Q_i ← max(Q_i + g_i + ∇g_iᵀ Δ, 0)``; here both are divided by
-    V, so that multipliers are ``λ = Q / V`` and ``dual_step = 1 / V``. What is added to a queue is g_i after
+    V, so that multipliers are ``λ = Q / V`` and ``dual_lr = 1 / V``. What is added to a queue is g_i after
     the step, to first order. So multipliers move when the next batch comes, by its g_i: no derivative of
     single constraints is needed. ``"augmented_lagrangian"`` adds ``[max(λ + ρ g, 0)² − λ²] / 2ρ`` instead and
     moves λ by the same rule.
@@ -51,7 +51,7 @@ class PartialFairness(nn.Module):
     size; wrap the network, not this, in DistributedDataParallel.
 
     Batch means are noisy, so values, not derivatives, are averaged over the last batches: they lag behind by
-    about ``1 / (1 − memory)`` steps, which is their bias.
+    about ``1 / (1 − ema_decay)`` steps, which is their bias.
 
     ::
 
@@ -69,20 +69,20 @@ class PartialFairness(nn.Module):
     method
         ``"augmented_lagrangian"``, whose penalty acts before multipliers have grown, or ``"primal_dual"``,
         the paper's.
-    dual_step
+    dual_lr
         How fast multipliers grow with violations, which are in shares of a group; by default .36 divided by
         the number of ranks that are looked at.
     penalty
         ρ of the augmented Lagrangian; by default 2.4 divided by the same.
-    memory
+    ema_decay
         Share of the running averages that a batch leaves as it is; 0 looks at one batch alone.
     refresh_every
         Steps between refreshes of the tangents; the first comes after one pass over the rows. 0 takes
         tangents at the scores of each batch itself, as do calls without rows.
-    free_passes
+    warmup_epochs
         Passes over the rows before the constraints join: where all scores are equal everything is violated,
         and multipliers would grow for nothing.
-    largest
+    max_multiplier
         No multiplier grows beyond it.
     cuda_graph
         On a GPU, record what the hook computes and replay it in later steps: launching its small kernels one
@@ -109,32 +109,36 @@ class PartialFairness(nn.Module):
         y: ArrayLike | None = None,
         *,
         method: Method = "augmented_lagrangian",
-        dual_step: float | None = None,
+        dual_lr: float | None = None,
         penalty: float | None = None,
-        memory: float = 0.9,
+        ema_decay: float = 0.9,
         refresh_every: int = 20,
-        free_passes: float = 2.0,
-        largest: float = 100.0,
+        warmup_epochs: float = 2.0,
+        max_multiplier: float = 100.0,
         cuda_graph: bool = True,
         **functions: Any,
     ) -> None:
         super().__init__()
         check_choice(method, "method", ("primal_dual", "augmented_lagrangian"))
-        for name, value in (("dual_step", dual_step), ("penalty", penalty)):
+        for name, value in (("dual_lr", dual_lr), ("penalty", penalty)):
             if value is not None:
                 check_number(value, name, above=0.0)
-        check_number(memory, "memory", low=0.0, high=0.999)
-        check_number(free_passes, "free_passes", low=0.0)
-        check_number(largest, "largest", above=0.0)
+        check_number(ema_decay, "ema_decay", low=0.0, high=0.999)
+        check_number(warmup_epochs, "warmup_epochs", low=0.0)
+        check_number(max_multiplier, "max_multiplier", above=0.0)
         check_count(refresh_every, "refresh_every", low=0)
         check_flag(cuda_graph, "cuda_graph")
         self.functions: ScoreConstraints = ScoreConstraints(constraints, groups, y, **functions)
-        self.method, self.memory = method, memory
+        self.method, self.ema_decay = method, ema_decay
         # At each rank every group is bounded from above and from below.
         n_ranks = max(self.functions.m / (2 * len(self.labels)), 1)
-        self.dual_step = min(_DUAL_STEPS / n_ranks, _MAX_DUAL_STEP) if dual_step is None else dual_step
+        self.dual_lr = min(_DUAL_STEPS / n_ranks, _MAX_DUAL_STEP) if dual_lr is None else dual_lr
         self.penalty = min(_PENALTIES / n_ranks, _MAX_PENALTY) if penalty is None else penalty
-        self.refresh_every, self.free_passes, self.largest = refresh_every, free_passes, largest
+        self.refresh_every, self.warmup_epochs, self.max_multiplier = (
+            refresh_every,
+            warmup_epochs,
+            max_multiplier,
+        )
         self.cuda_graph, self._replays = cuda_graph, Replays()
         dtype, m = self.functions.theta.dtype, self.functions.m
         n_atoms = self.functions.maxima.n_atoms
@@ -203,7 +207,7 @@ class PartialFairness(nn.Module):
         self._has_rows = rows is not None
         passed = self._rows_seen / self.functions.n_rows
         self._rows_seen += len(scores) * n_processes()
-        if passed < self.free_passes or self.functions.m == 0:  # κ may allow everything
+        if passed < self.warmup_epochs or self.functions.m == 0:  # κ may allow everything
             self._remember(scores.detach(), rows)
             return loss
         if not self._constrained:
@@ -320,19 +324,26 @@ class PartialFairness(nn.Module):
             and rows is not None
             and (self._has_tangents or self.refresh_every == 0)
             and self._has_stepped
-            and self._rate == 1 - self.memory
+            and self._rate == 1 - self.ema_decay
             and n_processes() == 1
         )
 
     @property
     def _settings(self) -> tuple[Any, ...]:
         """Numbers of the host that are part of what is recorded."""
-        return self.method, self.dual_step, self.penalty, self.memory, self.largest, self.refresh_every == 0
+        return (
+            self.method,
+            self.dual_lr,
+            self.penalty,
+            self.ema_decay,
+            self.max_multiplier,
+            self.refresh_every == 0,
+        )
 
     @property
     def _rate(self) -> float:
         """How far running averages move: plain means at first."""
-        return max(1 - self.memory, 1 / (self._constrained_steps + 1))
+        return max(1 - self.ema_decay, 1 / (self._constrained_steps + 1))
 
     def _remember(self, scores: Tensor, rows: Tensor | None) -> None:
         """Store the scores of rows, and when they had them."""
@@ -355,7 +366,7 @@ class PartialFairness(nn.Module):
         # As fractions of a group, whatever the scale of gaps: multipliers then grow at one speed.
         torch.div(majorants.values, self.functions.maxima.scales, out=self.violations)
         if self._has_stepped:  # several batches may be one step
-            self.multipliers.add_(self.violations, alpha=self.dual_step).clamp_(0.0, self.largest)
+            self.multipliers.add_(self.violations, alpha=self.dual_lr).clamp_(0.0, self.max_multiplier)
         if self.method == "primal_dual":
             value, slopes = self.multipliers @ self.violations, self.multipliers
         else:  # [max(λ + ρ g, 0)² − λ²] / 2ρ, whose slopes in g are max(λ + ρ g, 0)

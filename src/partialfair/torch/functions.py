@@ -47,7 +47,7 @@ class ScoreConstraints(nn.Module):
         Look at ranks on ``[max(0, α − κ), β)``, everywhere the exact gap does, where a constraint has points
         and they are not given. The paper's points leave the ends out, and scores pile up there.
     batch_shares
-        The share of each group in a batch, where it is not that among all rows (`GroupBatches.shares`):
+        The share of each group in a batch, where it is not that among all rows (`GroupBatchSampler.shares`):
         sums are divided by it, so that they stay right on average.
     dtype
         Of all numbers; by default that of new tensors.

@@ -117,7 +117,7 @@ def refit_head(
             head.bias[-1] = torch.as_tensor(float(np.ravel(fitted.intercept_)[0])).to(head.weight)
         refitted, excess = _evaluate(head, features, y, groups, fitted, margin)
         # An infeasible fit has a reason of its own, which a lower limit does not remove.
-        if refitted.satisfied is not False or fitted.result_.obstacle is not None or not excess > 0:
+        if refitted.satisfied is not False or fitted.result_.infeasibility is not None or not excess > 0:
             break
         margin += _MARGIN * excess
     return refitted

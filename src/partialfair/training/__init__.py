@@ -14,7 +14,7 @@ from partialfair.training.named_constraints import (
     setting_of,
 )
 from partialfair.training.options import FitOptions
-from partialfair.training.remarks import explain_unfinished, overfitted_gap_warning, uninformative_warning
+from partialfair.training.remarks import explain_unfinished, small_sample_gap_warning, uninformative_warning
 from partialfair.training.result import FitResult, Population
 from partialfair.training.settings import EarlierFits, FitSettings, WarmStart
 from partialfair.training.statement import check_groups, group_constraints, measure_gap
@@ -38,11 +38,11 @@ __all__ = [
     "group_constraints",
     "make_known",
     "measure_gap",
-    "overfitted_gap_warning",
     "penalized_warning",
     "record_of",
     "score_rows",
     "setting_of",
+    "small_sample_gap_warning",
     "uninformative_warning",
     "unit_of",
 ]

@@ -15,7 +15,7 @@ from partialfair.constraints.surrogates import Surrogate
 from partialfair.metrics.partial import WorstGap
 from partialfair.optimization.problems import Certificate, Problem, certify
 from partialfair.optimization.solvers import CUT_SHORT, Record, Result, Solver, Status
-from partialfair.training.candidates import Candidate, Pool
+from partialfair.training.candidates import CandidateModel, Pool
 from partialfair.training.result import ROUNDING_OF_GAPS
 from partialfair.training.statement import Training
 from partialfair.utils.clock import (
@@ -140,16 +140,16 @@ class Attempts:
     pool: Pool
     first: Attempt | None = None
     chosen: Attempt | None = None
-    _evaluated: dict[Attempt, Candidate] = field(default_factory=dict)
+    _evaluated: dict[Attempt, CandidateModel] = field(default_factory=dict)
 
-    def evaluate(self, attempt: Attempt, how: str) -> Candidate:
+    def evaluate(self, attempt: Attempt, how: str) -> CandidateModel:
         """Make the solution of an attempt a candidate."""
         with ignore_deadline():  # a solve that was cut short may have come to a better model than any before
             candidate = self.pool.add(attempt.w, how, attempt.gaps)
         self._evaluated[attempt] = candidate
         return candidate
 
-    def note(self, attempt: Attempt, candidate: Candidate) -> None:
+    def note(self, attempt: Attempt, candidate: CandidateModel) -> None:
         """Add an attempt whose solution is a candidate already."""
         self._evaluated[attempt] = candidate
 
@@ -189,7 +189,7 @@ class Attempts:
         return self.chosen or next(iter(self.ordered), self.first)
 
     @property
-    def first_solution(self) -> Candidate:
+    def first_solution(self) -> CandidateModel:
         """The solution of the first attempt."""
         return next(iter(self._evaluated.values()))
 

@@ -25,7 +25,7 @@ from partialfair.constraints.surrogates import Surrogate
 from partialfair.optimization.models.blocks import ArrowMatrix
 from partialfair.optimization.problems.elastic import ElasticModel
 from partialfair.optimization.problems.local import no_kinks
-from partialfair.training.candidates import Candidate, Pool
+from partialfair.training.candidates import CandidateModel, Pool
 from partialfair.training.tightening import add_points_at, evaluate_indicator
 from partialfair.utils.clock import check_clock, ignore_deadline
 from partialfair.utils.typing import Floats
@@ -82,7 +82,7 @@ def follow_boundary(
     pool: Pool,
     constraints: tuple[Constraint, ...],
     sigma: Surrogate,
-    start: Candidate,
+    start: CandidateModel,
     settings: BoundarySearch,
 ) -> None:
     """Take steps from a candidate, and add the best model on the way.

@@ -18,7 +18,7 @@ from partialfair.constraints.surrogates import Surrogate
 from partialfair.metrics.partial import WorstGap
 from partialfair.optimization.problems import Capability, Problem
 from partialfair.training.named_constraints import record_of
-from partialfair.training.result import ROUNDING_OF_GAPS, Tried
+from partialfair.training.result import ROUNDING_OF_GAPS, Candidate
 from partialfair.training.statement import Training
 from partialfair.utils.clock import ignore_deadline
 from partialfair.utils.typing import Floats
@@ -56,7 +56,7 @@ _SETTINGS = CandidateSettings()
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate:
+class CandidateModel:
     """A model, its objective and its exact gaps.
 
     Attributes
@@ -107,8 +107,8 @@ class Pool:
     problem: Problem
     sigma: Surrogate | None
     allow_ties: bool = False
-    candidates: list[Candidate] = field(default_factory=list)
-    tried: list[Tried] = field(default_factory=list)
+    candidates: list[CandidateModel] = field(default_factory=list)
+    tried: list[Candidate] = field(default_factory=list)
     _without_metric: dict[int, Problem] = field(default_factory=dict)
     _since: float = field(default_factory=time.perf_counter)
 
@@ -119,7 +119,7 @@ class Pool:
         *,
         ties: bool = False,
         gaps: Sequence[WorstGap] | None = None,
-    ) -> Candidate | None:
+    ) -> CandidateModel | None:
         """Return a model with its objective and gaps; None if the objective is not below a bound.
 
         Parameters outside of their domain are projected into it. Ties are evaluated where they could decide,
@@ -134,29 +134,29 @@ class Pool:
         excess = np.array([gap.value for gap in gaps]) - self.training.max_gaps
         for unknown in np.flatnonzero(np.isnan(excess)):
             excess[unknown] = self._violation(int(unknown), w)
-        candidate = Candidate(w, at.objective, excess, np.full((2, 2), np.nan))
+        candidate = CandidateModel(w, at.objective, excess, np.full((2, 2), np.nan))
         # Ties decide nothing about a model that is infeasible anyway, and cost a sort.
         if candidate.worst <= 0 or ties:
             return replace(candidate, tied=counts.ties(self.training.constraints))
         return candidate
 
-    def add(self, w: Floats, how: str, gaps: Sequence[WorstGap] | None = None) -> Candidate:
+    def add(self, w: Floats, how: str, gaps: Sequence[WorstGap] | None = None) -> CandidateModel:
         """Evaluate a model, keep it, and write down how it was found."""
         candidate = self.evaluate(w, ties=True, gaps=gaps)
         assert candidate is not None
         return self.keep(candidate, how)
 
-    def take(self, candidate: Candidate, how: str) -> None:
+    def take(self, candidate: CandidateModel, how: str) -> None:
         """Keep a candidate of another fit; its ties may not have been evaluated there."""
         if np.isnan(candidate.tied).any():
             counts = self.problem.rows.at(candidate.w).counts()
             candidate = replace(candidate, tied=counts.ties(self.training.constraints))
         self.keep(candidate, how)
 
-    def keep(self, candidate: Candidate, how: str, steps: int = 1) -> Candidate:
+    def keep(self, candidate: CandidateModel, how: str, steps: int = 1) -> CandidateModel:
         """Keep a candidate that was evaluated, with the best scale and intercept if these are free.
 
-        Returns the candidate as it was given, but for `Candidate.is_predictive`.
+        Returns the candidate as it was given, but for `CandidateModel.is_predictive`.
         """
         given, candidate = self._rescale(candidate)
         self.candidates.append(candidate)
@@ -164,11 +164,13 @@ class Pool:
         gaps = candidate.excess + self.training.max_gaps
         largest = float(gaps[int(np.argmax(candidate.excess))])
         satisfied, tied = self.is_feasible(candidate), float(candidate.tied[0, 0])
-        self.tried.append(Tried(how, steps, largest, candidate.objective, tied, now - self._since, satisfied))
+        self.tried.append(
+            Candidate(how, steps, largest, candidate.objective, tied, now - self._since, satisfied)
+        )
         self._since = now
         return given
 
-    def _rescale(self, candidate: Candidate) -> tuple[Candidate, Candidate]:
+    def _rescale(self, candidate: CandidateModel) -> tuple[CandidateModel, CandidateModel]:
         """Return a candidate, and the one with the best scale and intercept; gaps do not change."""
         if not self.candidates or not self._ranks_decide:  # the first one is the unconstrained optimum
             return candidate, candidate
@@ -196,11 +198,11 @@ class Pool:
             for record in records
         )
 
-    def is_feasible(self, candidate: Candidate) -> bool:
+    def is_feasible(self, candidate: CandidateModel) -> bool:
         """Whether a candidate satisfies the constraints, and does so by ranking rows."""
         return candidate.worst <= 0 and candidate.is_predictive and self.is_informative(candidate)
 
-    def is_informative(self, candidate: Candidate) -> bool:
+    def is_informative(self, candidate: CandidateModel) -> bool:
         """Whether a candidate has hardly more ties than the unconstrained model."""
         if self.allow_ties or not self.candidates:
             return True
@@ -215,7 +217,7 @@ class Pool:
         parts = [part for one in stated for part in one.constraint.intervals(one.groups)]
         return _SETTINGS.more_ties * np.array([1.0, min(part.measure for part in parts)])
 
-    def sort_key(self, candidate: Candidate) -> tuple[bool, float, float]:
+    def sort_key(self, candidate: CandidateModel) -> tuple[bool, float, float]:
         """Order candidates: feasible ones by objective, others by their largest excess.
 
         Of those whose excess is equal the one with the lower objective comes first.
@@ -226,7 +228,7 @@ class Pool:
         return True, candidate.worst if is_admitted else np.inf, candidate.objective
 
     @property
-    def best(self) -> Candidate:
+    def best(self) -> CandidateModel:
         """The best candidate so far."""
         return min(self.candidates, key=self.sort_key)
 
@@ -236,7 +238,7 @@ class Pool:
         return self.is_feasible(self.best)
 
     @property
-    def answer(self) -> Candidate:
+    def answer(self) -> CandidateModel:
         """The candidate to return: the best, or of those that are about as infeasible the lowest loss."""
         best = self.best
         if self.is_feasible(best):

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partialfair.training.candidates import Candidate, Pool
+from partialfair.training.candidates import CandidateModel, Pool
 from partialfair.utils.clock import check_clock
 from partialfair.utils.typing import Floats
 
@@ -188,7 +188,7 @@ class _Steps:
         best, limits = self.pool.best, self.pool.training.max_gaps
         return bool((best.excess >= -self.settings.no_slack * limits).any())
 
-    def penalty(self) -> Callable[[Candidate], tuple[bool, float]]:
+    def penalty(self) -> Callable[[CandidateModel], tuple[bool, float]]:
         """Return a key that orders candidates by ``f_0 + ρ max(gap − κ, 0)``, those made of ties last.
 
         It leads from the unconstrained model to feasible ones with low objectives; ρ makes the best model
@@ -200,7 +200,7 @@ class _Steps:
         rho = self.settings.penalty * rise / max(unconstrained.worst, 1e-12)
         return lambda one: (not pool.is_informative(one), one.objective + rho * one.worst)
 
-    def draw_start(self) -> Candidate:
+    def draw_start(self) -> CandidateModel:
         """Draw a model about as far from the unconstrained one as that is from equal scores."""
         pool, unconstrained = self.pool, self.pool.candidates[0].w
         directions = _normalize(pool, _coordinates(pool))
@@ -244,7 +244,7 @@ class _Steps:
                 pool.keep(last, "towards a cheaper model", n_trials)
         return used
 
-    def last_feasible(self, begin: Candidate, end: Candidate) -> tuple[Candidate | None, int]:
+    def last_feasible(self, begin: CandidateModel, end: CandidateModel) -> tuple[CandidateModel | None, int]:
         """Return the last feasible point evaluated on a segment, and the number of evaluations.
 
         The objective is convex and falls from the last feasible point to the first infeasible one, so that
@@ -268,8 +268,8 @@ class _Steps:
     def step_at_random(
         self,
         n_steps: int,
-        sort_key: Callable[[Candidate], tuple[bool | float, ...]],
-        start: Candidate,
+        sort_key: Callable[[CandidateModel], tuple[bool | float, ...]],
+        start: CandidateModel,
         most_coordinates: int | None = None,
     ) -> None:
         """Take random steps to better candidates, and add the last.

@@ -25,7 +25,7 @@ from partialfair.optimization.problems import Shard
 from partialfair.optimization.solvers import CUT_SHORT, Status
 from partialfair.training.attempts import Attempt, Attempts
 from partialfair.training.boundary import BoundarySearch, follow_boundary
-from partialfair.training.candidates import Candidate, Pool
+from partialfair.training.candidates import CandidateModel, Pool
 from partialfair.training.direct_search import DirectSearch, search_all_coordinates
 from partialfair.training.tightening import Tightener
 from partialfair.utils.typing import Floats
@@ -170,7 +170,7 @@ def escalate(
     pool, fraction = attempts.pool, settings.fraction(attempts.pool.training.cells.n_rows)
     boundary = replace(settings.boundary, n_steps=max(1, int(fraction * settings.boundary.n_steps)))
     # Not only the best model: which one that is may hang on rounding.
-    starts: list[Candidate | None] = [None]  # the best model, whichever it then is
+    starts: list[CandidateModel | None] = [None]  # the best model, whichever it then is
     if not (others_are_known and pool.any_feasible):
         first, block = attempts.first_solution, find_largest_block(pool, settings.blocks)
         if block is None:
@@ -336,7 +336,9 @@ def find_largest_block(pool: Pool, settings: BlockMoves) -> Block | None:
     return largest
 
 
-def move_outside(pool: Pool, start: Candidate, block: Block, settings: BlockMoves) -> list[Candidate]:
+def move_outside(
+    pool: Pool, start: CandidateModel, block: Block, settings: BlockMoves
+) -> list[CandidateModel]:
     """Return a model near a candidate with the block above the interval, and one with it below.
 
     There is none where the interval reaches to that end of the ranks.
@@ -360,7 +362,7 @@ def move_outside(pool: Pool, start: Candidate, block: Block, settings: BlockMove
 
 def _move_beyond(
     pool: Pool, w: Floats, block: Block, direction: Floats, rank: float, sign: float, settings: BlockMoves
-) -> Candidate:
+) -> CandidateModel:
     """Return the model with the block beyond a rank, above it if the sign is positive."""
     rows = pool.problem.rows
     # Moving the block moves others as well, and with them the threshold that it has to pass.

@@ -26,16 +26,16 @@ from partialfair.constraints.parity import AtThreshold
 from partialfair.data.groups import members_text
 from partialfair.data.thresholds import find_decision_threshold
 from partialfair.exceptions import (
-    IdleThresholdWarning,
-    OverfittedGapWarning,
     SmallGroupWarning,
+    SmallSampleGapWarning,
     SurrogateWarning,
+    ThresholdOutsideIntervalWarning,
     UninformativeModelWarning,
 )
+from partialfair.metrics import detectable_gap, sample_size
 from partialfair.optimization.objectives import LossSettings, PartialAUC
 from partialfair.optimization.problems import Cells, Counts, WeightedScores
 from partialfair.optimization.solvers import GOOD, Status
-from partialfair.theory import required_size, smallest_gap
 from partialfair.training.named_constraints import record_of
 from partialfair.training.result import FitResult
 from partialfair.training.statement import GroupedConstraint
@@ -132,14 +132,15 @@ def explain_unfinished(result: FitResult) -> str | None:
     """Say how a fit ended that is not finished, and what to do; None if it is."""
     if result.status in GOOD:
         return None
-    obstacle = "" if result.obstacle is None else f" (in the way: {result.obstacle})"
+    infeasibility = "" if result.infeasibility is None else f" (in the way: {result.infeasibility})"
     # A KKT certificate of the surrogate problem may hold while exact gaps are too large.
     holds = "holds" if result.kkt.holds(result.tol) else "does not hold"
     if result.satisfied is False:
         holds += " for the surrogate constraints, which promise nothing,"
     return (
         f"the solver ended with status {result.status} after {result.history[-1].step} steps, and the "
-        f"KKT certificate {holds} at tol={result.tol:g} ({result.kkt}); {_ADVICE[result.status]}{obstacle}"
+        f"KKT certificate {holds} at tol={result.tol:g} ({result.kkt}); "
+        f"{_ADVICE[result.status]}{infeasibility}"
     )
 
 
@@ -204,9 +205,9 @@ def flat_partial_auc_warning(loss: LossSettings, spread: float) -> SurrogateWarn
     )
 
 
-def overfitted_gap_warning(
+def small_sample_gap_warning(
     constraints: Sequence[GroupedConstraint], cells: Cells
-) -> OverfittedGapWarning | None:
+) -> SmallSampleGapWarning | None:
     """Name the first limit that is far below what its smallest group can show; None if there is none."""
     for grouped in constraints:
         constraint, groups = grouped.constraint, grouped.groups
@@ -221,9 +222,9 @@ def overfitted_gap_warning(
         # Members of the whole group, of which the interval holds a part.
         n = float(members[fewest]) / part.measure
         where: dict[str, Any] = {"interval": part.parts, "gap_scale": constraint.gap_scale}
-        if n < _TOO_FEW * required_size(constraint.kappa, **where):
-            gap = smallest_gap(n, **where)
-            return OverfittedGapWarning(
+        if n < _TOO_FEW * sample_size(constraint.kappa, **where):
+            gap = detectable_gap(n, **where)
+            return SmallSampleGapWarning(
                 f"max_gap={constraint.max_gap:g} is far below {gap:.2g}, the smallest gap that the "
                 f"{members_text(float(members[fewest]))} effective {constraint.counted} of group "
                 f"{shown(groups.names[fewest], 60)} in the interval can tell from 0: expect a much wider gap "
@@ -245,7 +246,7 @@ def small_group_warning(constraints: Sequence[GroupedConstraint]) -> SmallGroupW
 
 def idle_threshold_warning(
     constraints: Sequence[GroupedConstraint], counts: WeightedScores
-) -> IdleThresholdWarning | None:
+) -> ThresholdOutsideIntervalWarning | None:
     """Name the groups in which a threshold's rank is outside the interval; None if there are none."""
     sentences = []
     for one in constraints:
@@ -254,7 +255,7 @@ def idle_threshold_warning(
             sentences.append(f"the threshold of {type(one.stated).__name__} has {listed(outside)}")
     if not sentences:
         return None
-    return IdleThresholdWarning(
+    return ThresholdOutsideIntervalWarning(
         f"{'; '.join(sentences[:2])}: outside of the interval, so the gap at it says nothing of those "
         "inside; take an interval that contains the selection rate, or constraint='statistical_parity'"
     )

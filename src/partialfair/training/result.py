@@ -36,7 +36,7 @@ ROUNDING_OF_GAPS = 1e-12
 
 
 @dataclass(frozen=True)
-class Tried:
+class Candidate:
     """One line of a search: a model, how it was found, and what became of it.
 
     Attributes
@@ -71,10 +71,10 @@ class Population:
     ----------
     max_gap, confidence
         The limit, and with what confidence it is to hold.
-    certified
+    validated
         Whether held-out rows show it: with probability ``confidence`` no model is validated whose gap in the
         population is larger than ``max_gap``, corrected for choosing among several.
-    at_most
+    upper_bound
         An upper bound of the model's gap. Of a validated model the one that decided, at the error of its own
         test: what holds after the choice is ``max_gap``. Otherwise the lowest of all models' bounds, which
         hold with that confidence simultaneously.
@@ -82,7 +82,7 @@ class Population:
         The estimate on the held-out rows.
     n_rows
         Rows that models were validated on; none of them was trained on.
-    n_models, n_certified
+    n_models, n_validated
         Models that were tried, and how many of them are validated.
     trained_max_gap
         The gap that the model was trained for; infinite for the model without constraint.
@@ -95,12 +95,12 @@ class Population:
 
     max_gap: float
     confidence: float
-    certified: bool
-    at_most: float
+    validated: bool
+    upper_bound: float
     gap: float
     n_rows: int
     n_models: int
-    n_certified: int
+    n_validated: int
     trained_max_gap: float
     scoring: str
     score: float
@@ -111,7 +111,7 @@ class Population:
     def sentence(self) -> str:
         """The answer in words."""
         sure = f"{short_percent(self.confidence)} confidence"
-        if self.certified:
+        if self.validated:
             return f"with {sure} the gap of new people is at most {self.max_gap:g}"
         return f"no model was shown, with {sure}, to have a gap of at most {self.max_gap:g} on new people"
 
@@ -120,9 +120,9 @@ class Population:
         """What the answer rests on, in words."""
         trained = "no constraint" if np.isinf(self.trained_max_gap) else f"max_gap {self.trained_max_gap:.3g}"
         return (
-            f"{self.n_certified} of {self.n_models} models validated on {self.n_rows:,} held-out rows, where "
+            f"{self.n_validated} of {self.n_models} models validated on {self.n_rows:,} held-out rows, where "
             f"the gap of this one, trained with {trained}, is {self.gap:.3g} and its upper bound "
-            f"{self.at_most:.3g}"
+            f"{self.upper_bound:.3g}"
         )
 
 
@@ -147,7 +147,7 @@ class FitResult:
         exact training gap of the unconstrained model there, and the gaps of this model. Else none.
     thresholds
         The θ of all constraints.
-    obstacle
+    infeasibility
         What the most violated constraint says, if no point was found that satisfies all; or how far from
         validated the models are.
     surrogate
@@ -165,12 +165,13 @@ class FitResult:
         What the residuals were to reach.
     enforce
         Whether the bound was asked for of the exact gaps (``"exact"``), of their surrogates, or of the gap of
-        new people (``"population"``); then all but ``status`` and ``obstacle`` is about the training rows.
+        new people (``"population"``); then all but ``status`` and ``infeasibility`` is about the training
+        rows.
     small_groups
         Groups with too few members in the interval of some constraint, which leaves them out.
     higher_is_better
         Whether the constraints count ranks from the highest scores.
-    search
+    candidates
         What was tried, with ``enforce="exact"``: models with their exact gaps, objectives and seconds.
     population
         What rows held out say, with ``enforce="population"``; else None.
@@ -190,7 +191,7 @@ class FitResult:
     constraints: tuple[Constraint, ...]
     gaps: tuple[WorstGap, ...]
     thresholds: Floats
-    obstacle: str | None
+    infeasibility: str | None
     surrogate: Surrogate | None
     tied_share: float
     spread: float
@@ -200,7 +201,7 @@ class FitResult:
     enforce: str = "exact"
     small_groups: tuple[GroupLabel, ...] = ()
     higher_is_better: bool = True
-    search: tuple[Tried, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
     population: Population | None = None
     interval_chosen: bool = False
     constant_objective: float = float("nan")
@@ -224,7 +225,7 @@ class FitResult:
         metric.
         """
         if self.population is not None:
-            return self.population.certified
+            return self.population.validated
         excess = self.excess
         if self.enforce != "exact" or np.isnan(excess).all():
             return None
@@ -285,16 +286,16 @@ class FitResult:
             spread=abs(unit) * self.spread,
             history=tuple(replace(one, objective=unit**2 * one.objective) for one in self.history),
             kkt=replace(kkt, objective=unit**2 * kkt.objective, gap=factor * kkt.gap),
-            search=tuple(
+            candidates=tuple(
                 replace(line, gap=factor * line.gap, objective=unit**2 * line.objective)
-                for line in self.search
+                for line in self.candidates
             ),
         )
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is stored: the status as text and the history as a table, which any file can hold."""
         history = np.array([astuple(line) for line in self.history], dtype=np.float64)
-        search = [astuple(line) for line in self.search]
+        search = [astuple(line) for line in self.candidates]
         population = None if self.population is None else self.population.__dict__
         stored = {"status": self.status.value, "history": history, "search": search, "population": population}
         return {**self.__dict__, **stored}
@@ -303,11 +304,11 @@ class FitResult:
         history = tuple(
             Record(int(step), int(passes), *measured) for step, passes, *measured in state["history"].tolist()
         )
-        search = tuple(Tried(*line) for line in state.get("search", ()))
+        search = tuple(Candidate(*line) for line in state.get("search", ()))
         stored = state.get("population")
         population = None if stored is None else Population(**stored)
         self.__dict__.update(
-            state, status=Status(state["status"]), history=history, search=search, population=population
+            state, status=Status(state["status"]), history=history, candidates=search, population=population
         )
 
     @property
@@ -350,8 +351,8 @@ class FitResult:
         lines = [self.verdict]
         if self.population is not None:
             lines.append(self.population.basis)
-        if self.obstacle is not None:
-            lines.append(f"infeasibility reason: {self.obstacle}")
+        if self.infeasibility is not None:
+            lines.append(f"infeasibility reason: {self.infeasibility}")
         top = "the top" if self.higher_is_better else "the best, the lowest scores"
         for constraint, gap in zip(self.constraints, self.gaps, strict=True):
             if not np.isnan(gap.value):
@@ -387,7 +388,7 @@ class FitResult:
         if self.tol > USUAL_TOL:
             larger = f" ({self.tol / USUAL_TOL:g} times that of linear models by default)"
         of_point = f", surrogate constraints violated by {self.max_violation:.1e}"
-        if self.search:
+        if self.candidates:
             of_point = f"; of the KKT point {self.kkt.objective:.6g}, exact gap {self.kkt.gap:.4g}"
         lines += [
             f"solver: {self.status} after {last.step} steps, {last.passes:,} passes over data, "
@@ -411,12 +412,12 @@ class FitResult:
         ]
         columns = ["constraint", "training gap", "limit", "between"]
         # Of several constraints each has its own limit, and a model of the search only one gap.
-        draw = self._draw_search if len(rows) == 1 and len(self.search) > 1 else None
+        draw = self._draw_search if len(rows) == 1 and len(self.candidates) > 1 else None
         return result_html(self.verdict, columns, rows, notes=str(self).splitlines()[1:], draw=draw)
 
     def _draw_search(self, ax: Axes) -> None:
         """Draw what the constraint costs in training: gaps and objectives of the models that were tried."""
-        without, *others = self.search
+        without, *others = self.candidates
         tried = [one for one in others if one.tied_share < 1]  # equal scores are no model
         ax.plot([one.gap for one in tried], [one.objective for one in tried], ".", color="0.6", label="tried")
         ax.plot(without.gap, without.objective, "s", color="0.25", label=f"no constraint ({without.gap:.3g})")

@@ -13,7 +13,7 @@ from partialfair.optimization.models import GroupTerms, LinearModel
 from partialfair.optimization.problems import Counts, Problem
 from partialfair.optimization.solvers import IDCA, Newton, Record, Result, Solver
 from partialfair.training.attempts import Attempt
-from partialfair.training.candidates import Candidate, Pool
+from partialfair.training.candidates import CandidateModel, Pool
 from partialfair.training.direct_search import DirectSearch
 from partialfair.training.escalation import Escalation
 from partialfair.training.options import FitOptions
@@ -209,7 +209,7 @@ class PathModel:
         The attempt whose KKT certificate is shown.
     """
 
-    candidate: Candidate
+    candidate: CandidateModel
     attempt: Attempt
 
     @property
@@ -231,13 +231,13 @@ class EarlierFits:
     models
         By limits, in the order in which they were first set.
     pareto
-        Candidates, feasible or not, that no other beats in gaps and objective; `Candidate.excess` holds gaps.
+        Candidates, feasible or not, that no other beats in gaps and objective; their ``excess`` holds gaps.
     """
 
     rows: PreparedRows | None = None
     unconstrained: Result | None = None
     models: tuple[PathModel, ...] = ()
-    pareto: tuple[Candidate, ...] = ()
+    pareto: tuple[CandidateModel, ...] = ()
 
     def add(self, model: PathModel, pool: Pool) -> EarlierFits:
         """Return these and a model, which replaces one with the same limits, with the candidates it beat."""
@@ -252,7 +252,7 @@ class EarlierFits:
                 pareto = [*(one for one in pareto if not _beats(given, one)), given]
         return replace(self, models=tuple(models if any(same) else [*models, model]), pareto=tuple(pareto))
 
-    def candidates(self, max_gaps: Floats) -> list[Candidate]:
+    def candidates(self, max_gaps: Floats) -> list[CandidateModel]:
         """Return all candidates of earlier fits, evaluated by the given limits: gaps do not change."""
         return [replace(one, excess=one.excess - max_gaps) for one in self.pareto]
 
@@ -270,7 +270,7 @@ class EarlierFits:
         )
 
 
-def _beats(one: Candidate, other: Candidate) -> bool:
+def _beats(one: CandidateModel, other: CandidateModel) -> bool:
     """Whether a candidate is at least as good in every gap, in its objective and in its ties."""
     no_more_ties = not (one.tied > other.tied).any()  # nan, unknown, is not more
     return bool(no_more_ties and (one.excess <= other.excess).all() and one.objective <= other.objective)

@@ -25,7 +25,7 @@ from scipy.sparse import issparse
 from partialfair.data.categoricals import CategoricalCodes
 from partialfair.data.groups import Groups
 from partialfair.data.samples import Features, Samples, n_rows_of
-from partialfair.exceptions import FarFromZeroWarning, InputError, PenalizedFeatureWarning
+from partialfair.exceptions import InputError, PenalizedFeatureWarning, UncenteredFeatureWarning
 from partialfair.optimization.models.designs import DenseDesign, as_design
 from partialfair.optimization.models.linear import FARTHEST_CORRECTED, GroupTerms, LinearModel, linear_model
 from partialfair.optimization.objectives import LossSettings, Objective, mirror_loss
@@ -88,14 +88,14 @@ class ColumnUnits:
         # Nothing moves the parameter of a feature that counts nothing; 1 keeps Hessians regular.
         return np.where(np.isfinite(self.scales), alpha / self.scales**2, 1.0)
 
-    def remark(self, name_of: Callable[[int], str]) -> FarFromZeroWarning | None:
+    def remark(self, name_of: Callable[[int], str]) -> UncenteredFeatureWarning | None:
         """Say which features are too far from zero."""
         if not self.far:
             return None
         who = listed([name_of(column) for column in self.far])
         limit = _SETTINGS.farthest_dense if self.dense else FARTHEST_CORRECTED
         advice = "subtract means" if self.dense else "subtract means, or pass X as a dense array"
-        return FarFromZeroWarning(
+        return UncenteredFeatureWarning(
             f"{who}: a mean more than {limit:g} standard deviations from 0 leaves too few digits to tell "
             f"values apart; {advice}"
         )

@@ -98,10 +98,10 @@ def hold_out_rows(trees: Any, samples: Samples, seed: int) -> npt.NDArray[np.boo
     """
     chooses_alpha = isinstance(trees.alpha, str)  # "auto": others were refused
     # Which rows a model was trained on that users have fitted, only they know.
-    trained_here = hasattr(trees, "_held_out_seed") or not is_fitted(unwrap(trees.model))
+    trained_here = hasattr(trees, "_held_out_seed") or not is_fitted(unwrap(trees.estimator))
     if not chooses_alpha and (trees.decision_threshold != TUNE or not trained_here):
         return None
-    fraction = ALPHA_SEARCH.fraction if trees.early_stopping is None else trees.early_stopping
+    fraction = ALPHA_SEARCH.fraction if trees.validation_fraction is None else trees.validation_fraction
     held_out = draw_rows(samples.strata, fraction, seed, samples.clusters)
     if not chooses_alpha:
         return held_out

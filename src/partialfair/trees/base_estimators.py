@@ -64,10 +64,10 @@ def predicts_numbers(model: Any) -> bool:
         return False
 
 
-def check_model(model: Any, early_stopping: float | None) -> None:
+def check_model(model: Any, validation_fraction: float | None) -> None:
     """Refuse models without trees that can be read, and fractions of rows that cannot be held out."""
-    if early_stopping is not None:
-        check_number(early_stopping, "early_stopping", above=0.0, high=0.9)
+    if validation_fraction is not None:
+        check_number(validation_fraction, "validation_fraction", above=0.0, high=0.9)
     model = unwrap(model)
     if isinstance(model, type) or not is_fitted(model):
         check_settings(model)
@@ -134,9 +134,9 @@ def read_trees(trees: Any, samples: Samples, held_out: npt.NDArray[np.bool_] | N
     held_out : (n,)
         Rows that nothing is trained on, if there are to be such.
     """
-    model = unwrap(trees.model)
+    model = unwrap(trees.estimator)
     if not is_fitted(model):
-        return ensemble_of(fit_trees(model, samples, trees.early_stopping, seed_of(trees), held_out))
+        return ensemble_of(fit_trees(model, samples, trees.validation_fraction, seed_of(trees), held_out))
     _check_columns(model, samples.X)
     ensemble = ensemble_of(model)
     if ensemble.kind == "classifier" and ensemble.classes is not None:
@@ -167,7 +167,7 @@ def _check_columns(model: Any, X: Any) -> None:
 def fit_trees(
     model: Any,
     samples: Samples,
-    early_stopping: float | None,
+    validation_fraction: float | None,
     seed: int,
     held_out: npt.NDArray[np.bool_] | None = None,
 ) -> Any:
@@ -179,7 +179,7 @@ def fit_trees(
         Of scikit-learn's kind, not fitted; never changed.
     samples
         What it is trained on, with weights.
-    early_stopping
+    validation_fraction
         Fraction of the rows that show when to stop, by whatever the library measures; None leaves the
         model's own settings alone. Models that have settings for early stopping, forests, and rows too few to
         hold any out are left alone as well.
@@ -197,21 +197,21 @@ def fit_trees(
     if library == "xgboost" and is_classifier(model):  # which accepts no other labels than 0 and 1
         samples = replace(samples, y=np.unique(samples.y, return_inverse=True)[1])
     train = samples if held_out is None else samples.split(held_out)[0]
-    if early_stopping is None:
+    if validation_fraction is None:
         return _fit(model, train)
     # XGBRF's estimators train all trees at once, and so never stop early.
     if library in _WATCHING and not name_of(model).startswith("XGBRF"):
-        parts = samples.hold_out(early_stopping, seed) if held_out is None else samples.split(held_out)
+        parts = samples.hold_out(validation_fraction, seed) if held_out is None else samples.split(held_out)
         # Nothing is held out where a fraction of each of such small groups is less than half a row.
         return _fit_and_watch(model, *parts) if parts[1].n else _fit(model, train)
     # scikit-learn stratifies by class: each needs two rows, and the rows held out need one of each.
     sizes = np.unique(train.y, return_counts=True)[1]
-    if not is_classifier(model) or (sizes.min() >= 2 and early_stopping * train.n > sizes.size - 1):
+    if not is_classifier(model) or (sizes.min() >= 2 and validation_fraction * train.n > sizes.size - 1):
         if settings.get("early_stopping") == "auto":  # HistGradientBoosting
             stop = {"early_stopping": True, "n_iter_no_change": _PATIENCE}
-            model.set_params(**stop, validation_fraction=early_stopping)
+            model.set_params(**stop, validation_fraction=validation_fraction)
         elif "n_iter_no_change" in settings and settings["n_iter_no_change"] is None:  # GradientBoosting
-            model.set_params(n_iter_no_change=_PATIENCE, validation_fraction=early_stopping)
+            model.set_params(n_iter_no_change=_PATIENCE, validation_fraction=validation_fraction)
     return _fit(model, train)
 
 

@@ -56,7 +56,7 @@ __all__ = ["PartialFairTrees"]
 
 _ROUTED = {"sensitive_features": True}
 # Attributes that are models of libraries.
-_MODELS = ("model", "model_", "initial_estimator_")
+_MODELS = ("estimator", "estimator_", "initial_estimator_")
 # What linear models lack where no feasible model is found, and what trees do.
 _ADVICE = (
     "add features or group_terms that can close",
@@ -69,7 +69,7 @@ _LEAF_VALUES: WeakKeyDictionary[PartialFairTrees, LeafValues] = WeakKeyDictionar
 def _classifies(estimator: PartialFairTrees) -> bool:
     if is_regressor(estimator):
         raise AttributeError(
-            f"{name_of(estimator.model)} is a regressor: its scores are what predict returns"
+            f"{name_of(estimator.estimator)} is a regressor: its scores are what predict returns"
         )
     return True
 
@@ -82,12 +82,12 @@ class PartialFairTrees(PartialFairEstimator):
     and v is found by ``min mean loss + ½ alpha ‖v − v₀‖²`` subject to the constraint, as
     `PartialFairClassifier` finds its coefficients: the constraint is about exact gaps, and there is a KKT
     certificate. Leaves of forests of classifiers hold probabilities: v then stays in [0, 1], as part of the
-    problem. Then v goes back into a copy of the library's own model, ``model_``, which predicts, saves,
+    problem. Then v goes back into a copy of the library's own model, ``estimator_``, which predicts, saves,
     explains and exports as before. Prediction needs no group.
 
     Parameters
     ----------
-    model
+    estimator
         A binary classifier or a regressor of LightGBM or XGBoost (estimator or booster), CatBoost's, or
         scikit-learn's HistGradientBoosting, GradientBoosting, RandomForest or ExtraTrees. One that is fitted
         keeps its trees; another is copied and trained on the rows of `fit`. ``clone``, and so searches and
@@ -100,15 +100,15 @@ class PartialFairTrees(PartialFairEstimator):
         log-odds, those of forests ``2 p − 1``.
     decision_threshold
         As in `PartialFairClassifier`. ``"tune"`` looks at rows that no tree is trained on: those that are
-        held out for ``early_stopping`` (15% if it is None), or, of a fitted model, all rows. The refit of the
-        leaf values is on all rows.
+        held out for ``validation_fraction`` (15% if it is None), or, of a fitted model, all rows. The refit
+        of the leaf values is on all rows.
     alpha
         How strongly leaf values are drawn towards those of the library; ``"auto"`` chooses among 1, .1, .01,
-        .001 and .0001 by loss and gap on the rows that are held out for ``early_stopping`` (15% if it is
+        .001 and .0001 by loss and gap on the rows that are held out for ``validation_fraction`` (15% if it is
         None), on which then nothing is trained either, and refits on all rows: five times the work of one.
         `fairness_path` chooses once, for the middle one of its gaps. Give a fitted model rows that it was not
         trained on, if alpha is to be chosen by them.
-    early_stopping
+    validation_fraction
         Fraction of the rows that show a boosted model when to stop training, drawn within groups and classes;
         the refit is on all rows. None leaves that to the model, as does a model with settings of its own.
     class_weight
@@ -124,7 +124,7 @@ class PartialFairTrees(PartialFairEstimator):
 
     Attributes
     ----------
-    model_
+    estimator_
         The library's model with the new values.
     initial_estimator_
         The library's model with its own values.
@@ -135,7 +135,7 @@ class PartialFairTrees(PartialFairEstimator):
     decision_threshold_ : float
         The score above which `predict` returns the second class.
     groups_, result_, n_iter_, n_features_in_, feature_names_in_
-        As in `PartialFairClassifier`. The gaps of ``result_`` are those of the scores of ``model_``.
+        As in `PartialFairClassifier`. The gaps of ``result_`` are those of the scores of ``estimator_``.
 
     Examples
     --------
@@ -150,7 +150,7 @@ class PartialFairTrees(PartialFairEstimator):
     >>> trees = PartialFairTrees(grower, interval=(0.1, 0.5), max_gap=0.1)
     >>> bool(trees.fit(X, y, sensitive_features=groups).result_.gap <= 0.1)
     True
-    >>> type(trees.model_).__name__
+    >>> type(trees.estimator_).__name__
     'HistGradientBoostingClassifier'
     """
 
@@ -161,7 +161,7 @@ class PartialFairTrees(PartialFairEstimator):
     __metadata_request__score = _ROUTED
 
     _set_by_fits: ClassVar[tuple[str, ...]] = (
-        "model_",
+        "estimator_",
         "initial_estimator_",
         "alpha_",
         "groups_",
@@ -178,7 +178,7 @@ class PartialFairTrees(PartialFairEstimator):
 
     def __init__(
         self,
-        model: Any,
+        estimator: Any,
         constraint: str | Constraint | Sequence[Constraint] | None = "statistical_parity",
         *,
         interval: IntervalLike | Literal["auto"] | None = None,
@@ -191,7 +191,7 @@ class PartialFairTrees(PartialFairEstimator):
         constraint_threshold: float | None = None,
         decision_threshold: float | Literal["tune"] = 0.0,
         alpha: float | Literal["auto"] = 1e-2,
-        early_stopping: float | None = 0.15,
+        validation_fraction: float | None = 0.15,
         class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
         higher_is_better: bool = True,
         min_group_size: int = 2,
@@ -207,7 +207,7 @@ class PartialFairTrees(PartialFairEstimator):
         callback: Callable[[Record], bool | None] | None = None,
         verbose: int = 0,
     ) -> None:
-        self.model = model
+        self.estimator = estimator
         self.constraint = constraint
         self.interval = interval
         self.max_gap = max_gap
@@ -219,7 +219,7 @@ class PartialFairTrees(PartialFairEstimator):
         self.constraint_threshold = constraint_threshold
         self.decision_threshold = decision_threshold
         self.alpha = alpha
-        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
         self.class_weight = class_weight
         self.higher_is_better = higher_is_better
         self.min_group_size = min_group_size
@@ -268,7 +268,7 @@ class PartialFairTrees(PartialFairEstimator):
             warnings.warn(str(remark.message).replace(*_ADVICE), remark.category, stacklevel=3)
         written = initial.with_coefficients(refit.coef_, refit.intercept_)
 
-        self.initial_estimator_, self.model_ = initial.ensemble.model, written.ensemble.model
+        self.initial_estimator_, self.estimator_ = initial.ensemble.model, written.ensemble.model
         self._refit = refit.set_params(callback=None, warm_start=self.warm_start)  # files hold it as well
         self.alpha_ = float(refit.alpha)
         self.groups_, self.n_iter_ = refit.groups_, refit.n_iter_
@@ -282,8 +282,10 @@ class PartialFairTrees(PartialFairEstimator):
                 outside_gaps=exact_gaps(refit, scores, samples, result.outside),
             )
             if result.satisfied and not self.result_.satisfied:
-                obstacle = f"{name_of(self.model_)} rounds scores in another way than it should"
-                self.result_ = replace(self.result_, status=Status.NO_FEASIBLE_POINT, obstacle=obstacle)
+                infeasibility = f"{name_of(self.estimator_)} rounds scores in another way than it should"
+                self.result_ = replace(
+                    self.result_, status=Status.NO_FEASIBLE_POINT, infeasibility=infeasibility
+                )
         if positive is not None:
             self.classes_, weights = refit.classes_, samples.row_weights
             factors = refit._class_factors(self.classes_, positive, weights)
@@ -307,11 +309,11 @@ class PartialFairTrees(PartialFairEstimator):
         model = ensemble.model
         # Copies are cloned, which forgets that an estimator was fitted; boosters stay fitted.
         fitted = FrozenEstimator(model) if hasattr(model, "get_params") else model
-        return fresh.set_params(model=fitted)
+        return fresh.set_params(estimator=fitted)
 
     @available_if(_classifies)  # type: ignore[untyped-decorator]
     def decision_function(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
-        """Return the scores of ``model_``: log-odds, of forests ``2 p − 1``; groups are not used."""
+        """Return the scores of ``estimator_``: log-odds, of forests ``2 p − 1``; groups are not used."""
         return self._scores(X, sensitive_features)
 
     def predict(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> npt.NDArray[Any]:
@@ -323,7 +325,7 @@ class PartialFairTrees(PartialFairEstimator):
 
     @available_if(_classifies)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
-        """Return the probabilities that ``model_`` gives the two classes."""
+        """Return the probabilities that ``estimator_`` gives the two classes."""
         second = self._probabilities(self._scores(X, sensitive_features))
         return np.column_stack([1 - second, second])
 
@@ -380,15 +382,15 @@ class PartialFairTrees(PartialFairEstimator):
     @property
     def loss(self) -> str:
         """The loss that the refit minimizes: logistic, or squared for regressors and forests."""
-        return loss_of(self.model)
+        return loss_of(self.estimator)
 
     @property
     def _deployed_values(self) -> LeafValues:
-        """The trees of ``model_``; reading them costs time, so the values of the last call are used again."""
+        """The trees of ``estimator_``; reading them costs time, so the last values are used again."""
         check_is_fitted(self)
         values = _LEAF_VALUES.get(self)
-        if values is None or values.ensemble.model is not self.model_:
-            values = _LEAF_VALUES[self] = LeafValues(ensemble_of(self.model_))
+        if values is None or values.ensemble.model is not self.estimator_:
+            values = _LEAF_VALUES[self] = LeafValues(ensemble_of(self.estimator_))
         return values
 
     def __getstate__(self) -> dict[str, Any]:
@@ -405,7 +407,7 @@ class PartialFairTrees(PartialFairEstimator):
     def _check_settings(self) -> None:
         """Refuse settings that cannot be right, and models without trees."""
         super()._check_settings()
-        check_model(self.model, self.early_stopping)
+        check_model(self.estimator, self.validation_fraction)
         self._read_constraints()
 
     def _check_alpha(self) -> None:
@@ -431,18 +433,18 @@ class PartialFairTrees(PartialFairEstimator):
 
     def _score_samples(self, X: Any, groups: Any = None) -> Floats:
         written = self._deployed_values
-        with name_model_in_errors(self.model_, "could not score X"):
+        with name_model_in_errors(self.estimator_, "could not score X"):
             return written.scores(X)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        model = unwrap(self.model)
+        model = unwrap(self.estimator)
         if hasattr(model, "get_params") and not isinstance(model, type):
             tags.input_tags = get_tags(model).input_tags
         else:  # boosters of LightGBM and XGBoost
             tags.input_tags.sparse = tags.input_tags.allow_nan = True
         tags.target_tags.required = True
-        if predicts_numbers(self.model):
+        if predicts_numbers(self.estimator):
             tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags()
         else:
             tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags(multi_class=False)

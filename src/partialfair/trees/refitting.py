@@ -63,7 +63,7 @@ def linear_estimator(trees: Any) -> Any:
     # Groups and rows held out were read before; the linear model sees leaves alone.
     settings |= {"loss": trees.loss, "sensitive_columns": None, "validation": 0.2}
     settings |= {"decision_threshold": 0.0} if kind is PartialFairClassifier else {}  # trees place it
-    settings["fit_intercept"] = not _has_bounds(trees.model)
+    settings["fit_intercept"] = not _has_bounds(trees.estimator)
     if kind is PartialFairClassifier and trees.constraint_threshold is None:
         settings["constraint_threshold"] = 0.0  # of scores on which 0 is the cut; see the module
     last = getattr(trees, "_refit", None)

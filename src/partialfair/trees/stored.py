@@ -94,11 +94,11 @@ def _readers_of_numbers(model: Any) -> list[FunctionTransformer]:
 def check_stored_trees(trees: Any) -> None:
     """Refuse an estimator out of a file that could not score rows; one that is not fitted is accepted."""
     held = vars(trees)
-    if "model_" not in held:
+    if "estimator_" not in held:
         return
     kind = "regressor" if is_regressor(trees) else "classifier"
-    if ensemble_of(held["model_"]).kind != kind:
-        raise InputError(f"its model_ is no {kind}")
+    if ensemble_of(held["estimator_"]).kind != kind:
+        raise InputError(f"its estimator_ is no {kind}")
     if type(held.get("n_features_in_")) is not int:
         raise InputError("its number of features is none")
     names = held.get("feature_names_in_")

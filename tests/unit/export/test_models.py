@@ -234,7 +234,7 @@ def test_an_adjuster_around_a_scorer(rows, name):
     groups = np.where(X[:, 0] + rng.normal(size=N) > 0, "a", "b")
     scorer, response = scorers(X, y, groups)[name]
     adjuster = PartialParityAdjuster(
-        interval=(0.1, 0.6), max_gap=0.1, scorer=FrozenEstimator(scorer), response=response
+        interval=(0.1, 0.6), max_gap=0.1, estimator=FrozenEstimator(scorer), response_method=response
     ).fit(X, sensitive_features=groups)
     outputs = run(to_onnx(adjuster), X=X, group=groups)
     close(outputs["scores"], adjuster.transform(X, groups))
@@ -269,7 +269,7 @@ class TestRefusals:
 
     def test_functions(self, rows):
         X, _, rng = rows
-        adjuster = PartialParityAdjuster(interval=(0, 1), scorer=lambda X: X[:, 0], max_gap=0.5)
+        adjuster = PartialParityAdjuster(interval=(0, 1), estimator=lambda X: X[:, 0], max_gap=0.5)
         adjuster.fit(X, sensitive_features=rng.choice(["a", "b"], N))
         with pytest.raises(InputError, match=r"the scorer <lambda> is a function"):
             to_onnx(adjuster)

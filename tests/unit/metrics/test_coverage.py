@@ -62,14 +62,16 @@ def labelled(rng, n, shift):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::partialfair.exceptions.IdleThresholdWarning")  # with a shift of .4
+@pytest.mark.filterwarnings(
+    "ignore::partialfair.exceptions.ThresholdOutsideIntervalWarning"
+)  # with a shift of .4
 @pytest.mark.parametrize("options", [{}, {"gap_scale": "absolute"}, {"rank_within": "group_and_label"}])
 @pytest.mark.parametrize("shift", [0.0, 0.1, 0.4])
 def test_intervals_of_every_metric_cover(shift, options):
     rng = np.random.default_rng(7)
     settings = {"interval": (0.1, 0.4), "threshold": 0.7} | options
     y, s, g = labelled(rng, 2_000_000, shift)
-    truth = fairness_report(y, s, sensitive_features=g, **settings, n_resamples=100).to_frame()["value"]
+    truth = fairness_report(y, s, sensitive_features=g, **settings, n_resamples=100).to_frame()["gap"]
     if shift == 0:
         truth *= 0  # known exactly: the groups have one distribution
     covered = 0
@@ -79,7 +81,7 @@ def test_intervals_of_every_metric_cover(shift, options):
         found = fairness_report(
             y, s, sensitive_features=g, **settings, random_state=seed, n_resamples=300
         ).to_frame()
-        covered = covered + ((found["low"] <= truth) & (truth <= found["high"]))
+        covered = covered + ((found["ci_low"] <= truth) & (truth <= found["ci_high"]))
     assert (covered / n_draws).min() >= 0.933, covered / n_draws  # 0.95 less 2.4 standard errors
 
 
@@ -101,8 +103,8 @@ def share_of_maps_that_hold(sizes, shift, gap_scale, n_draws, *, weighted=False,
         found = unfairness_map(
             scores, sensitive_features=codes, n_grid=n_grid, gap_scale=gap_scale, sample_weight=weights
         )
-        inside = (found.low <= truth + 1e-12) & (truth <= found.high + 1e-12)
-        held += inside[np.isfinite(found.values)].all()
+        inside = (found.ci_low <= truth + 1e-12) & (truth <= found.ci_high + 1e-12)
+        held += inside[np.isfinite(found.gaps)].all()
     return held / n_draws
 
 
@@ -141,7 +143,7 @@ def covered_share(draw, truth, n_draws, metric, **settings):
                 y, s, sensitive_features=g, **settings, random_state=seed, n_resamples=200
             )
         row = report[metric]
-        covered += bool(np.isnan(row.value)) or row.low <= truth <= row.high
+        covered += bool(np.isnan(row.gap)) or row.ci_low <= truth <= row.ci_high
     return covered / n_draws
 
 
@@ -183,5 +185,5 @@ def test_the_maps_absolute_band_sees_ranks_just_below_one():
         found = unfairness_map(
             s, sensitive_features=np.repeat([0, 1], [100, 20_000]), n_grid=20, gap_scale="absolute"
         )
-        held += found.at(0.9, 1.0).high >= 0.99
+        held += found.at(0.9, 1.0).ci_high >= 0.99
     assert held / n_draws >= 0.95

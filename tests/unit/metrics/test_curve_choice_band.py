@@ -4,9 +4,9 @@ import pytest
 from partialfair import choose_interval
 from partialfair.exceptions import InputError
 from partialfair.metrics import (
-    band_changes,
-    band_membership,
     choice,
+    interval_changes,
+    interval_membership,
     partial_statistical_parity_difference,
     rank_curve,
 )
@@ -57,7 +57,7 @@ def test_choice_is_the_widest_gap_that_contains_the_rate():
     ]
     assert found.gap == pytest.approx(max(gaps))
     assert found.candidates["gap"].to_numpy() == pytest.approx(np.array(gaps))
-    assert found.low <= found.gap <= found.high
+    assert found.ci_low <= found.gap <= found.ci_high
 
 
 def test_choice_takes_the_rate_from_a_threshold():
@@ -116,20 +116,22 @@ def test_surer_intervals_of_a_choice_are_wider():
         choose_interval(scores, confidence=level, **options) for level in (0.99, 0.95, 0.8)
     )
     assert sure.gap == plain.gap == unsure.gap
-    assert 0 < sure.low < plain.low < unsure.low < unsure.high < plain.high < sure.high < 1
+    assert 0 < sure.ci_low < plain.ci_low < unsure.ci_low < unsure.ci_high < plain.ci_high < sure.ci_high < 1
     assert "with 99% confidence" in sure.statement
 
 
 def test_membership_counts_straddlers_and_ties():
     # Ranks of the five: [0,.2) [.2,.6) tied pair [.6,.8) [.8,1); the interval holds .3 to .7.
-    membership = band_membership([9.0, 7.0, 7.0, 5.0, 1.0], sensitive_features=["a"] * 5, interval=(0.3, 0.7))
+    membership = interval_membership(
+        [9.0, 7.0, 7.0, 5.0, 1.0], sensitive_features=["a"] * 5, interval=(0.3, 0.7)
+    )
     assert membership == pytest.approx([0, 0.75, 0.75, 0.5, 0])
 
 
 def test_membership_adds_up_to_the_interval_by_group_and_weight():
     rng = np.random.default_rng(0)
     scores, groups, weights = rng.integers(9, size=60), rng.integers(3, size=60), rng.integers(0, 4, size=60)
-    membership = band_membership(
+    membership = interval_membership(
         scores, sensitive_features=groups, interval=[(0.1, 0.2), (0.5, 0.8)], sample_weight=weights
     )
     assert ((membership >= 0) & (membership <= 1)).all()
@@ -146,7 +148,9 @@ def test_changes_balance_whatever_the_ties_and_weights(weighted):
     groups, weights = rng.integers(3, size=90), rng.integers(0, 4, size=90) if weighted else None
     before, after = rng.integers(9, size=90), rng.integers(9, size=90)
     interval = {0: (0.1, 0.4), 1: [(0.1, 0.2), (0.5, 0.8)], 2: (0.0, 1.0)}
-    found = band_changes(before, after, sensitive_features=groups, interval=interval, sample_weight=weights)
+    found = interval_changes(
+        before, after, sensitive_features=groups, interval=interval, sample_weight=weights
+    )
     members = np.bincount(groups, weights)
     assert found["in_interval"].to_numpy() == pytest.approx(members * [0.3, 0.4, 1.0])
     for moved in ("enters", "leaves"):
@@ -156,7 +160,7 @@ def test_changes_balance_whatever_the_ties_and_weights(weighted):
 def test_changes_balance_and_name_the_movers():
     before = np.array([4.0, 3, 2, 1, 4, 3, 2, 1])
     after = np.array([4.0, 3, 2, 1, 1, 2, 3, 4])
-    changes = band_changes(before, after, sensitive_features=list("aaaabbbb"), interval=(0.0, 0.5))
+    changes = interval_changes(before, after, sensitive_features=list("aaaabbbb"), interval=(0.0, 0.5))
     assert changes.loc["a"].tolist() == [2, 2, 0, 0]
     assert changes.loc["b"].tolist() == [2, 0, 2, 2]
 
@@ -168,7 +172,7 @@ def test_the_lower_end_holds_after_the_choice():
     for seed in range(400):
         scores = np.random.default_rng(seed).normal(size=600)
         choice = choose_interval(scores, sensitive_features=groups, positive_rate=0.3, random_state=seed)
-        n_above += choice.low > 0
+        n_above += choice.ci_low > 0
     assert n_above / 400 <= 0.035
 
 

@@ -81,7 +81,7 @@ def test_it_is_the_largest_gap_of_all_positions(gap_scale, ties, weighted, inter
         assert gap_at(
             scores[of_pair], groups[of_pair], pair_weights, low, high, gap_scale=gap_scale
         ) == pytest.approx(found.gap, abs=1e-9)
-        assert found.low <= found.at_least <= found.gap <= found.at_most <= found.high
+        assert found.ci_low <= found.lower_bound <= found.gap <= found.upper_bound <= found.ci_high
 
 
 @pytest.mark.filterwarnings("ignore::partialfair.exceptions.SmallGroupWarning")
@@ -161,7 +161,12 @@ def missed(n_samples, n, truth, draw):
         found = groups_gap_elsewhere(
             scored, gap_scale="interval", confidence=0.9, n_resamples=200, min_group_size=10, rng=rng
         )
-        misses += [found.low > truth, found.high < truth, found.at_least > truth, found.at_most < truth]
+        misses += [
+            found.ci_low > truth,
+            found.ci_high < truth,
+            found.lower_bound > truth,
+            found.upper_bound < truth,
+        ]
     return misses / n_samples
 
 

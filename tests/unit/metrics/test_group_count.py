@@ -32,7 +32,7 @@ CALLS = {
     "map": lambda: metrics.unfairness_map(SCORES, **GIVEN),
     "curve": lambda: metrics.rank_curve(SCORES, **GIVEN),
     "choice": lambda: metrics.choose_interval(SCORES, positive_rate=0.2, **GIVEN),
-    "membership": lambda: metrics.band_membership(SCORES, interval=(0.1, 0.3), **GIVEN),
+    "membership": lambda: metrics.interval_membership(SCORES, interval=(0.1, 0.3), **GIVEN),
     "calibration": lambda: metrics.calibration_by_group(Y, SCORES, **GIVEN),
     "densities": lambda: plot_score_densities(SCORES, **GIVEN),
     "adjuster": lambda: PartialParityAdjuster(interval=(0, 1)).fit(SCORES, **GIVEN),
@@ -57,12 +57,12 @@ def test_thousands_of_groups_are_refused_before_any_work(call):
 def test_torch_refuses_them_too():
     torch = pytest.importorskip("torch")
     from partialfair.constraints import StatisticalParity
-    from partialfair.torch import GroupBatches, ScoreConstraints
+    from partialfair.torch import GroupBatchSampler, ScoreConstraints
 
     assert torch
     for call in (
         lambda: ScoreConstraints(StatisticalParity((0, 1)), INCOME),
-        lambda: GroupBatches(INCOME, batch_size=64),
+        lambda: GroupBatchSampler(INCOME, batch_size=64),
     ):
         with pytest.raises(InputError, match="15,000 groups"):
             call()
@@ -108,10 +108,10 @@ OF_THREE_GROUPS = {
     "comparison": lambda given: metrics.compare_gaps(
         None, SCORES, -SCORES, random_state=0, metrics=["group_auc"], n_resamples=100, **given
     ).to_frame(),
-    "map": lambda given: metrics.unfairness_map(SCORES, **given).values,
+    "map": lambda given: metrics.unfairness_map(SCORES, **given).gaps,
     "curve": lambda given: metrics.rank_curve(SCORES, **given).ranks,
     "choice": lambda given: metrics.choose_interval(SCORES, positive_rate=0.2, **given).candidates,
-    "changes": lambda given: metrics.band_changes(SCORES, -SCORES, interval=(0.1, 0.3), **given),
+    "changes": lambda given: metrics.interval_changes(SCORES, -SCORES, interval=(0.1, 0.3), **given),
     "calibration": lambda given: metrics.calibration_by_group(Y, SCORES, **given).to_frame(),
 }
 

@@ -81,7 +81,7 @@ def test_the_report_of_all_groups_is_the_worst_report_of_two(gap_scale):
             )
         frame = report.to_frame()
         # Where the threshold lies outside the interval of all that are compared, the gap is 0.
-        return report, frame["value"].where(frame["reason"] == "", 0.0).to_numpy()
+        return report, frame["gap"].where(frame["reason"] == "", 0.0).to_numpy()
 
     whole, found = values(np.arange(600))
     of_two = {pair: values(np.isin(groups, pair))[1] for pair in combinations(range(12), 2)}
@@ -101,8 +101,8 @@ def test_the_map_of_all_groups_is_the_widest_of_the_maps_of_two(gap_scale):
         of_pair = unfairness_map(
             scores[rows], sensitive_features=groups[rows], n_grid=10, gap_scale=gap_scale
         )
-        maps.append(of_pair.values)
-    np.testing.assert_array_equal(whole.values, np.max(maps, axis=0))
+        maps.append(of_pair.gaps)
+    np.testing.assert_array_equal(whole.gaps, np.max(maps, axis=0))
     upper = np.triu_indices(10)
     np.testing.assert_array_equal(whole.pair[upper], np.argmax(maps, axis=0)[upper])
 

@@ -44,9 +44,9 @@ def test_every_interval_has_the_metrics_value(people, n_grid, gap_scale):
                 sample_weight=weights,
             )
             cell = found.at(i / n_grid, j / n_grid)
-            assert cell.value == pytest.approx(value, abs=1e-12)
-            assert cell.low <= cell.value + 1e-12
-            assert cell.value <= cell.high + 1e-12
+            assert cell.gap == pytest.approx(value, abs=1e-12)
+            assert cell.ci_low <= cell.gap + 1e-12
+            assert cell.gap <= cell.ci_high + 1e-12
 
 
 @pytest.mark.parametrize("confidence", [0.8, 0.95])
@@ -65,14 +65,14 @@ def test_the_band_is_that_of_the_pairs_radii_over_the_width(confidence, n_groups
     for pair in pairs:
         rows = np.isin(groups, pair)
         options["sample_weight"] = weights[rows]
-        gaps.append(unfairness_map(scores[rows], sensitive_features=groups[rows], **options).values)
+        gaps.append(unfairness_map(scores[rows], sensitive_features=groups[rows], **options).gaps)
     for i in range(5):
         for j in range(i + 1, 6):
             cell = found.at(i / 5, j / 5)
             own = np.array([of_pair[i, j - 1] for of_pair in gaps])
             off = radii / ((j - i) / 5)
-            assert cell.low == pytest.approx(max((own - off).max(), 0))
-            assert cell.high == pytest.approx(min((own + off).max(), 1))
+            assert cell.ci_low == pytest.approx(max((own - off).max(), 0))
+            assert cell.ci_high == pytest.approx(min((own + off).max(), 1))
     assert found.n_intervals == 5 * 6 // 2
 
 
@@ -106,8 +106,8 @@ def test_the_absolute_band_is_that_of_shrunk_and_widened_intervals(tied):
             inside = widest((i + steps) / n_grid, (j - steps) / n_grid)
             around = widest((i - steps) / n_grid, np.where(j + steps < n_grid, (j + steps) / n_grid, np.inf))
             cell = found.at(i / n_grid, j / n_grid)
-            assert cell.low == pytest.approx(max(inside - radius, 0.0))
-            assert cell.high == pytest.approx(min(around + radius, 1.0))
+            assert cell.ci_low == pytest.approx(max(inside - radius, 0.0))
+            assert cell.ci_high == pytest.approx(min(around + radius, 1.0))
 
 
 @given(scored_people(), st.integers(2, 9))
@@ -169,7 +169,7 @@ def test_many_scores_and_groups_against_the_metric():
         direct = partial_statistical_parity_difference(
             None, scores, sensitive_features=groups, interval=(low, high)
         )
-        assert found.at(low, high).value == pytest.approx(direct, abs=1e-12)
+        assert found.at(low, high).gap == pytest.approx(direct, abs=1e-12)
         assert found.at(low, high).groups in found.pairs
 
 
@@ -180,8 +180,8 @@ def test_it_finds_the_contested_band_of_the_admissions_data():
         low, high = found.widest(0.25).interval
         overlap = min(high, data.interval[1]) - max(low, data.interval[0])
         assert overlap >= 0.15
-        assert found.widest(0.25).low > 0
-        assert found.at(0.6, 0.85).value < found.at(0.15, 0.4).value / 2
+        assert found.widest(0.25).ci_low > 0
+        assert found.at(0.6, 0.85).gap < found.at(0.15, 0.4).gap / 2
 
 
 def test_widest_is_the_largest_of_its_width():
@@ -189,8 +189,8 @@ def test_widest_is_the_largest_of_its_width():
     groups = rng.integers(2, size=2000)
     found = unfairness_map(rng.normal(size=2000) + 0.3 * groups, sensitive_features=groups, n_grid=10)
     best = found.widest(0.3)
-    assert best.value == max(found.at(k / 10, (k + 3) / 10).value for k in range(8))
-    assert found.widest().value == np.nanmax(found.values)
+    assert best.gap == max(found.at(k / 10, (k + 3) / 10).gap for k in range(8))
+    assert found.widest().gap == np.nanmax(found.gaps)
 
 
 @pytest.mark.parametrize(

@@ -35,14 +35,14 @@ def test_gaps_are_those_of_reports_and_exchanging_models_changes_the_sign(gap_sc
     reports = [fairness_report(y, scores, **options) for scores in (a, b)]
     assert [row.metric for row in found.rows] == list(METRICS)
     for row in found.rows:
-        assert (row.gap_a, row.gap_b) == tuple(report[row.metric].value for report in reports)
+        assert (row.gap_a, row.gap_b) == tuple(report[row.metric].gap for report in reports)
         assert row.difference == row.gap_b - row.gap_a
         other = exchanged[row.metric]
-        assert (row.low, row.high, row.at_least, row.at_most) == pytest.approx(
-            (-other.high, -other.low, -other.at_most, -other.at_least), abs=1e-12
+        assert (row.ci_low, row.ci_high, row.lower_bound, row.upper_bound) == pytest.approx(
+            (-other.ci_high, -other.ci_low, -other.upper_bound, -other.lower_bound), abs=1e-12
         )
-        assert row.low <= row.at_least <= row.at_most <= row.high
-        assert row.low <= row.difference <= row.high
+        assert row.ci_low <= row.lower_bound <= row.upper_bound <= row.ci_high
+        assert row.ci_low <= row.difference <= row.ci_high
 
 
 def test_a_model_is_not_fairer_than_itself():
@@ -53,7 +53,7 @@ def test_a_model_is_not_fairer_than_itself():
         assert row.difference == pytest.approx(0, abs=1e-12)
         assert row.verdict == "inconclusive"
         # All that is left open is whom nobody has seen: of 125 or more in the interval, or with a label.
-        assert -0.05 <= row.low <= 0 <= row.high <= 0.05
+        assert -0.05 <= row.ci_low <= 0 <= row.ci_high <= 0.05
         assert row.p_value == 1
 
 
@@ -65,7 +65,7 @@ def test_the_interval_of_one_contrast_is_that_of_a_paired_mean():
     )["demographic_parity"]
     moved = (b > 0.3).astype(float) - (a > 0.3)
     error = np.sqrt(sum(moved[groups == k].var() / (groups == k).sum() for k in range(2)))
-    assert 1.0 <= (row.high - row.low) / (2 * 1.96 * error) <= 1.15  # two ways to fail share the error
+    assert 1.0 <= (row.ci_high - row.ci_low) / (2 * 1.96 * error) <= 1.15  # two ways to fail share the error
     assert row.verdict == "smaller gap"
 
 
@@ -75,8 +75,8 @@ def test_similar_models_are_told_apart_better_than_by_their_own_intervals(shift_
     found = compare_gaps(y, a, b, sensitive_features=groups, **SETTINGS)
     reports = [fairness_report(y, scores, sensitive_features=groups, **SETTINGS) for scores in (a, b)]
     for metric in ("statistical_parity", "demographic_parity", "group_auc"):
-        separate = sum(report[metric].high - report[metric].low for report in reports)
-        assert found[metric].high - found[metric].low < 0.8 * separate
+        separate = sum(report[metric].ci_high - report[metric].ci_low for report in reports)
+        assert found[metric].ci_high - found[metric].ci_low < 0.8 * separate
 
 
 def test_a_model_at_its_threshold_is_not_fairer_than_itself():
@@ -86,8 +86,8 @@ def test_a_model_at_its_threshold_is_not_fairer_than_itself():
         row = found[metric]
         assert row.difference == 0
         assert row.verdict == "inconclusive"
-        assert row.low <= 0 <= row.high
-        assert row.high == pytest.approx(-row.low)
+        assert row.ci_low <= 0 <= row.ci_high
+        assert row.ci_high == pytest.approx(-row.ci_low)
         assert row.p_value > 0.5
 
 
@@ -110,14 +110,17 @@ def test_few_selected_rows_have_limits_of_paired_proportions():
         return p - low, stats.beta.ppf(1 - error, p * size + 1, (1 - p) * size) - p
 
     r = np.corrcoef(a[:60] > 0, b[:60] > 0)[0, 1]
-    for error, at_most, at_least in ((0.05, row.at_most, row.at_least), (0.025, row.high, row.low)):
+    for error, upper_bound, lower_bound in (
+        (0.05, row.upper_bound, row.lower_bound),
+        (0.025, row.ci_high, row.ci_low),
+    ):
         below_a, above_a = limits(0.1, 60, error)
         below_b, above_b = limits(4 / 60, 60, error)
         _, other = limits(0.0, 50, error)
         upper = np.sqrt(above_b**2 + below_a**2 - 2 * r * above_b * below_a + other**2)
         lower = np.sqrt(above_a**2 + below_b**2 - 2 * r * above_a * below_b + other**2)
-        assert at_most == pytest.approx(4 / 60 - 0.1 + upper)
-        assert at_least == pytest.approx(4 / 60 - 0.1 - lower)
+        assert upper_bound == pytest.approx(4 / 60 - 0.1 + upper)
+        assert lower_bound == pytest.approx(4 / 60 - 0.1 - lower)
 
 
 @pytest.mark.no_cover
@@ -138,8 +141,8 @@ def test_bounds_hold_where_few_rows_are_selected(rates_b):
         row = compare_gaps(
             None, a.astype(float), b.astype(float), sensitive_features=groups, threshold=0.5, n_resamples=100
         )["demographic_parity"]
-        n_below += row.at_most < truth
-        n_above += row.at_least > truth
+        n_below += row.upper_bound < truth
+        n_above += row.lower_bound > truth
     assert max(n_below, n_above) <= 0.07 * n_samples  # 15 are expected of a bound that holds with 95%
 
 
@@ -162,9 +165,9 @@ def test_a_verdict_is_of_both_sides_and_a_bound_of_one():
     frame = found.to_frame()
     assert list(frame.index) == [row.metric for row in found.rows]
     shown = frame["verdict"] == "smaller gap"
-    assert (shown == (frame["high"] < 0)).all()
+    assert (shown == (frame["ci_high"] < 0)).all()
     assert (frame.loc[shown, "p_value"] <= 0.05).all()
-    assert (frame.loc[frame["at_most"] > 0.02, "p_value"] > 0.05).all()
+    assert (frame.loc[frame["upper_bound"] > 0.02, "p_value"] > 0.05).all()
 
 
 def test_rows_that_belong_together_count_once():
@@ -179,8 +182,8 @@ def test_rows_that_belong_together_count_once():
         for clusters in (twice[3], None)
     )
     assert together.difference == pytest.approx(single.difference)
-    assert together.high - together.low == pytest.approx(single.high - single.low, rel=0.01)
-    assert apart.high - apart.low < 0.85 * (single.high - single.low)
+    assert together.ci_high - together.ci_low == pytest.approx(single.ci_high - single.ci_low, rel=0.01)
+    assert apart.ci_high - apart.ci_low < 0.85 * (single.ci_high - single.ci_low)
 
 
 def test_groups_that_one_model_cannot_judge_are_left_out_of_both():
@@ -229,8 +232,8 @@ def test_a_smaller_gap_at_an_unknown_threshold_is_shown():
             n_resamples=300,
             random_state=seed,
         )["statistical_parity"]
-        assert (row.p_value <= 0.05) == (row.at_most < 0)
-        n_shown += row.at_most < 0
+        assert (row.p_value <= 0.05) == (row.upper_bound < 0)
+        n_shown += row.upper_bound < 0
     assert n_shown >= 16  # with equal weights of the contenders: 15
 
 
@@ -256,7 +259,7 @@ def test_equal_gaps_are_rarely_distinguished_where_one_model_has_tied_maxima(gap
             n_resamples=200,
             random_state=seed,
         )["statistical_parity"]
-        n_missed += row.at_most < 0
+        n_missed += row.upper_bound < 0
     assert n_missed <= 0.08 * n_samples  # 7.5 are expected of a bound that holds with 95%
 
 
@@ -357,6 +360,6 @@ def test_intervals_cover_the_true_difference(n_groups, shifts, correlation):
         )
         found = compare_gaps(None, a, b, sensitive_features=groups, random_state=seed, **options)
         for metric in metrics:
-            difference = 0.0 if same else truth[1][metric].value - truth[0][metric].value
-            covered[metric] += found[metric].low <= difference <= found[metric].high
+            difference = 0.0 if same else truth[1][metric].gap - truth[0][metric].gap
+            covered[metric] += found[metric].ci_low <= difference <= found[metric].ci_high
     assert min(covered.values()) >= 93

@@ -46,7 +46,7 @@ def outcomes(sizes, rates):
 
 
 def misses(sizes, rates, **options):
-    """Probabilities that at_most, high, at_least and low miss the true difference."""
+    """Probabilities that upper_bound, high, lower_bound and low miss the true difference."""
     truth, missed = abs(rates[0] - rates[1]), np.zeros(4)
     for counts, chance in outcomes(sizes, rates):
         found = bounds_of(counts, sizes, **options)
@@ -168,24 +168,24 @@ def test_labels_and_thresholds_do_not_change_the_intervals_of_other_metrics():
         fewer = fairness_report(y, scores, threshold=threshold, **settings).to_frame()
         shared = [name for name in fewer.index if threshold == 0.6 or not METRICS[name].needs_threshold]
         assert len(shared) >= 2
-        columns = ["value", "low", "high", "at_least", "at_most"]
+        columns = ["value", "low", "high", "lower_bound", "upper_bound"]
         np.testing.assert_array_equal(fewer.loc[shared, columns], full.loc[shared, columns])
 
 
 @pytest.mark.parametrize("metric", ["demographic_parity", "equal_opportunity", "equalized_odds"])
 def test_reports_and_choices_of_models_use_these_bounds(metric):
-    """`at_most` is what gates compare, `bound_above` what `path.best` and population guarantees do."""
+    """`upper_bound` is what gates compare, `bound_above` what `path.best` and population guarantees do."""
     labels, scores, groups, _ = labeled_rows(4, 400)
     settings = {"sensitive_features": groups, "threshold": 0.6, "interval": (0.1, 0.5), "n_resamples": 100}
     row = fairness_report(labels, scores, **settings)[metric]
     scored = scored_groups(scores, groups, (0.1, 0.5), None, labels)
     found = estimate_proportions(scored, Setting("interval", 0.6, "group"), METRICS[metric].proportions, 0.95)
-    assert row.value == pytest.approx(found.gap)
-    assert (row.at_most, row.high) == pytest.approx(
+    assert row.gap == pytest.approx(found.gap)
+    assert (row.upper_bound, row.ci_high) == pytest.approx(
         [found.gap + found.above(error) for error in (0.05, 0.025)]
     )
-    assert (row.at_least, row.low) == pytest.approx(
+    assert (row.lower_bound, row.ci_low) == pytest.approx(
         [found.gap - found.below(error) for error in (0.05, 0.025)]
     )
-    assert row.bound_above(0.05) == row.at_most
+    assert row.bound_above(0.05) == row.upper_bound
     assert row.bound_above(0.01) == pytest.approx(min(1.0, found.gap + found.above(0.01)))

@@ -134,14 +134,14 @@ def by_the_steps(pairs, values, confidence, n_members, chance):
         np.quantile(np.max(one_sided, axis=0), 1 - (chance - spent), method="higher")
         for one_sided in (away_from_0, towards_0)
     )
-    at_least = max(widest[p][j] - radius(p, c, chance - spent) for p, j in candidates)
-    at_most = 0.0
+    lower_bound = max(widest[p][j] - radius(p, c, chance - spent) for p, j in candidates)
+    upper_bound = 0.0
     for p, rows in enumerate(values):
         t = stats.t.ppf(1 - chance, fewest[p] - 1)
         for data, *draws in rows:
             deviation = np.sqrt(np.mean((np.array(draws) - data) ** 2)) * correction[p]
-            at_most = max(at_most, abs(data) + max(t * deviation, 1 - chance ** (1 / fewest[p])))
-    return at_least, at_most, len({p for p, _ in candidates})
+            upper_bound = max(upper_bound, abs(data) + max(t * deviation, 1 - chance ** (1 / fewest[p])))
+    return lower_bound, upper_bound, len({p for p, _ in candidates})
 
 
 def given_differences(pairs, values):
@@ -171,9 +171,9 @@ def test_bounds_are_those_of_the_text(seed, confidence, widest, n_rows):
     found = bound_fluctuation(given_differences(pairs, values), confidence, n_members)
     assert found.gap == pytest.approx(max(np.abs(rows[:, 0]).max() for rows in values))
     for chance in (1 - confidence, (1 - confidence) / 2):
-        at_least, at_most, n_candidates = by_the_steps(pairs, values, confidence, n_members, chance)
-        assert found.gap - found.below(chance) == pytest.approx(at_least)
-        assert found.gap + found.above(chance) == pytest.approx(at_most)
+        lower_bound, upper_bound, n_candidates = by_the_steps(pairs, values, confidence, n_members, chance)
+        assert found.gap - found.below(chance) == pytest.approx(lower_bound)
+        assert found.gap + found.above(chance) == pytest.approx(upper_bound)
         assert n_candidates == found.candidates.size
 
 

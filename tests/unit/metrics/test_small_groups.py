@@ -7,8 +7,13 @@ import pytest
 
 from partialfair import metrics
 from partialfair.data.groups import members_text
-from partialfair.exceptions import IdleThresholdWarning, InputError, SmallGroupWarning, UndefinedGapWarning
-from partialfair.metrics import band_changes, band_membership, fairness_report
+from partialfair.exceptions import (
+    InputError,
+    SmallGroupWarning,
+    ThresholdOutsideIntervalWarning,
+    UndefinedGapWarning,
+)
+from partialfair.metrics import fairness_report, interval_changes, interval_membership
 from partialfair.utils.text import listed
 
 INTERVAL = (0.1, 0.6)  # half of every group
@@ -43,7 +48,7 @@ def test_small_groups_are_listed_and_never_silently_dropped():
     )
     assert judged["statistical_parity"].value == wanted
     assert "2 of 5 groups too small to evaluate" in repr(judged)
-    frame = judged.groups_frame()
+    frame = judged.to_frame(by="group")
     assert frame["judged"].to_dict() == {"a": True, "b": True, "e": True, "c": False, "d": False}
     assert frame.loc["d", "n_in_interval"] == 9
     with pytest.warns(SmallGroupWarning) as caught:
@@ -94,7 +99,7 @@ def test_merged_groups_are_ranked_as_one():
     assert merged.small_groups == ()
     assert [group.group for group in merged.merged_groups] == [*"cde"]
     assert "3 of 5 groups judged together as 'small groups'" in repr(merged)
-    assert merged.groups_frame().loc["small groups", "n"] == 35
+    assert merged.to_frame(by="group").loc["small groups", "n"] == 35
     # Together still too few: each is listed.
     few = report(*people(200, 200, 4, 3)[:2], small_groups="merge")
     assert [group.group for group in few.small_groups] == [*"cd"]
@@ -197,11 +202,11 @@ def test_rows_without_a_group_are_refused_or_left_out_and_counted():
     assert judged.to_frame().equals(report(scores[5:], groups[5:]).to_frame())
     assert (judged.n_missing, judged.coverage) == (5, "5 rows without a group left out")
     shared = {"interval": INTERVAL, "missing_groups": "ignore"}
-    inside = band_membership(scores, sensitive_features=missing, **shared)
+    inside = interval_membership(scores, sensitive_features=missing, **shared)
     assert (inside[:5] == 0).all()
-    known = band_membership(scores[5:], sensitive_features=groups[5:], interval=INTERVAL)
+    known = interval_membership(scores[5:], sensitive_features=groups[5:], interval=INTERVAL)
     assert (inside[5:] == known).all()
-    changes = band_changes(scores, -scores, sensitive_features=missing, **shared)
+    changes = interval_changes(scores, -scores, sensitive_features=missing, **shared)
     assert changes["in_interval"].to_dict() == pytest.approx({"a": 97.5, "b": 100.0})
     with pytest.raises(InputError, match="missing_groups must be one of 'error', 'ignore'"):
         report(scores, groups, missing_groups="drop")
@@ -223,11 +228,11 @@ def test_rows_without_a_group_are_refused_or_left_out_and_counted():
 )
 def test_a_threshold_outside_the_interval_is_pointed_out(threshold, lower, words):
     scores, groups = np.tile(np.arange(100.0), 2), np.repeat(["x", "y"], 100)
-    with pytest.warns(IdleThresholdWarning) as caught:
+    with pytest.warns(ThresholdOutsideIntervalWarning) as caught:
         found = report(scores, groups, interval=(0.15, 0.4), threshold=threshold, higher_is_better=not lower)
     assert words in str(caught[0].message)
     row = found["demographic_parity"]
-    assert np.isnan(row.value)
+    assert np.isnan(row.gap)
     assert row.reason == "threshold outside the interval"
 
 
@@ -235,15 +240,19 @@ def test_a_threshold_outside_the_interval_of_some_group_only():
     scores = np.concatenate([np.arange(100.0), np.arange(100.0) + 10])
     groups = np.repeat(["x", "y"], 100)
     with pytest.warns(
-        IdleThresholdWarning, match=r"rank 10% in x, outside the interval 15–40%: no row"
+        ThresholdOutsideIntervalWarning, match=r"rank 10% in x, outside the interval 15–40%: no row"
     ) as caught:
         report(scores, groups, interval=(0.15, 0.4), threshold=89)
     assert "gaps at the threshold are 0" not in str(caught[0].message)
     assert "selection rates 10% to 20%" in str(caught[0].message)
     both = {"x": (0.15, 0.4), "y": (0.05, 0.15)}
-    with pytest.warns(IdleThresholdWarning, match="outside their intervals: none or all of the rows inside"):
+    with pytest.warns(
+        ThresholdOutsideIntervalWarning, match="outside their intervals: none or all of the rows inside"
+    ):
         report(scores, groups, interval=both, threshold=89, min_group_size=5)
-    with pytest.warns(IdleThresholdWarning, match="10% in x, .* a fixed proportion inside is selected there"):
+    with pytest.warns(
+        ThresholdOutsideIntervalWarning, match="10% in x, .* a fixed proportion inside is selected there"
+    ):
         report(scores, groups, interval=[(0.05, 0.08), (0.2, 0.5)], threshold=89)  # between the parts
     report(scores, groups, interval=(0.1, 0.2), threshold=89)  # at both ends
 
@@ -253,10 +262,12 @@ def test_idle_thresholds_among_those_who_are_compared():
     positive = np.tile(np.arange(200) >= 100, 2)
     setting = {"interval": (0.15, 0.4), "threshold": 149.0}  # rank 25% of all, 50% of positives
     report(scores, groups, positive, **setting)
-    with pytest.warns(IdleThresholdWarning, match="50% among the positives of x .*: every row inside"):
+    with pytest.warns(
+        ThresholdOutsideIntervalWarning, match="50% among the positives of x .*: every row inside"
+    ):
         report(scores, groups, positive, rank_within="group_and_label", **setting)
     setting["threshold"] = 174.0  # 12.5%, and 25% of positives
-    with pytest.warns(IdleThresholdWarning, match=r"12.5% in x and 12.5% in y, outside") as caught:
+    with pytest.warns(ThresholdOutsideIntervalWarning, match=r"12.5% in x and 12.5% in y, outside") as caught:
         report(scores, groups, positive, rank_within="group_and_label", **setting)
     assert len(caught) == 1
 

@@ -7,7 +7,7 @@ import pytest
 
 from partialfair import PartialFairClassifier, fairness_path
 from partialfair.datasets import make_admissions
-from partialfair.exceptions import IdleThresholdWarning, InputError
+from partialfair.exceptions import InputError, ThresholdOutsideIntervalWarning
 from partialfair.metrics import (
     compare_gaps,
     fairness_report,
@@ -25,7 +25,7 @@ GROUPS = np.repeat(["x", "y"], 400)
 SCORES = np.tile(np.arange(0.0, 200.0, 0.5), 2)
 POSITIVE = np.tile(np.arange(400) % 2 == 1, 2)
 INTERVAL = (0.15, 0.4)  # scores 120 to 169
-IGNORED = "ignore::partialfair.exceptions.IdleThresholdWarning"
+IGNORED = "ignore::partialfair.exceptions.ThresholdOutsideIntervalWarning"
 FEW = "ignore::partialfair.exceptions.SmallGroupWarning"
 
 
@@ -39,12 +39,14 @@ def options(**other):
 def test_functions_return_0_and_warn_and_reports_do_not_evaluate(name, threshold, higher):
     scores, limit = (SCORES, threshold) if higher else (-SCORES, -threshold)
     shared = {"threshold": limit, "sensitive_features": GROUPS, "interval": INTERVAL}
-    with pytest.warns(IdleThresholdWarning, match="so gaps at the threshold are 0"):
+    with pytest.warns(ThresholdOutsideIntervalWarning, match="so gaps at the threshold are 0"):
         assert AT_THRESHOLD[name](POSITIVE, scores, **shared, higher_is_better=higher) == 0.0
-    with pytest.warns(IdleThresholdWarning):
+    with pytest.warns(ThresholdOutsideIntervalWarning):
         report = fairness_report(POSITIVE, scores, **shared, higher_is_better=higher, random_state=0)
     row = report[name]
-    assert np.isnan([row.value, row.low, row.high, row.at_least, row.at_most, row.p_value(0.1)]).all()
+    assert np.isnan(
+        [row.gap, row.ci_low, row.ci_high, row.lower_bound, row.upper_bound, row.p_value(0.1)]
+    ).all()
     assert row.reason == "threshold outside the interval"
     assert row.missing_text == "n/a (threshold outside the interval)"
     assert "n/a (threshold outside the interval)" in repr(row)
@@ -60,15 +62,15 @@ def test_a_gap_that_the_threshold_does_show_is_evaluated():
     """Inside in one group; or outside in both, before one interval and after the other."""
     moved = np.concatenate([SCORES[:400], SCORES[400:] + 60])
     inside_in_x = fairness_report(POSITIVE, moved, **options(threshold=150.0))
-    assert inside_in_x["demographic_parity"].value == pytest.approx(0.61)
+    assert inside_in_x["demographic_parity"].gap == pytest.approx(0.61)
     apart = fairness_report(
         None, SCORES, **options(threshold=100.0, interval={"x": (0.0, 0.25), "y": (0.75, 1.0)})
     )
-    assert apart["demographic_parity"].value == 1.0
+    assert apart["demographic_parity"].gap == 1.0
     # One interval: the threshold is below it in the group with higher scores, and above it in the other.
     higher = np.concatenate([SCORES[:400], SCORES[400:] + 400])
     row = fairness_report(None, higher, **options(threshold=300.0))["demographic_parity"]
-    assert (row.value, row.reason) == (1.0, "")
+    assert (row.gap, row.reason) == (1.0, "")
     assert "n/a" not in repr(row)
 
 
@@ -80,10 +82,10 @@ def test_ranks_are_those_of_the_rows_compared():
         within: fairness_report(positive, SCORES, **options(threshold=149.0, rank_within=within))
         for within in ("group", "group_and_label")
     }
-    assert by_ranking["group"]["equal_opportunity"].value == 0.0
+    assert by_ranking["group"]["equal_opportunity"].gap == 0.0
     assert by_ranking["group_and_label"]["equal_opportunity"].reason
     for report in by_ranking.values():
-        assert report["demographic_parity"].value == 0.0  # inside, and really equal
+        assert report["demographic_parity"].gap == 0.0  # inside, and really equal
     assert "all members of a group" in by_ranking["group"].ranking_note
     assert "members with the label" in by_ranking["group_and_label"].ranking_note
 
@@ -92,7 +94,7 @@ def test_ranks_are_those_of_the_rows_compared():
 def test_odds_are_evaluated_if_the_threshold_is_inside_for_one_label():
     positive = SCORES >= 60  # 140 positives; the score 149 has rank 36% of them, and 0 of the negatives
     report = fairness_report(positive, SCORES, **options(threshold=149.0, rank_within="group_and_label"))
-    assert report["equalized_odds"].value == 0.0
+    assert report["equalized_odds"].gap == 0.0
 
 
 @pytest.mark.filterwarnings(IGNORED)
@@ -136,8 +138,8 @@ def test_a_path_ranks_as_audits_do():
     )
     report = path.report(point)
     assert report.rank_within == "group"
-    for row in report.rows:
-        assert row.value == pytest.approx(audit[row.metric].value, nan_ok=True), row.metric
+    for row in report.metrics:
+        assert row.gap == pytest.approx(audit[row.metric].gap, nan_ok=True), row.metric
     # As its constraint has it.
     assert by_label.report(by_label.points[0]).rank_within == "group_and_label"
 
@@ -162,6 +164,6 @@ def test_no_model_of_a_path_is_chosen_by_a_gap_that_is_not_evaluated():
     )
     assert path.to_frame()["gap"].isna().all()
     assert "n/a (threshold outside the interval)" in path.to_html()
-    for choose in (path.best, path.by_estimate):
+    for choose in (path.best, path.select_by_estimate):
         with pytest.raises(InputError, match=r"not evaluated for any model .*threshold outside the interval"):
             choose(0.3)

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from partialfair.exceptions import IdleThresholdWarning
+from partialfair.exceptions import ThresholdOutsideIntervalWarning
 from partialfair.metrics import (
     calibration_by_group,
     choose_interval,
@@ -44,15 +44,15 @@ def test_a_gap_that_is_shown_has_a_direction(higher, scale):
     report = report_of(0.8, higher_is_better=higher, gap_scale=scale)
     row, verdict = report["statistical_parity"], report.verdict
     assert verdict.finding == "gap detected"
-    assert row.low > 0
+    assert row.ci_low > 0
     assert row.worse_off == "g1"
     assert str(verdict).startswith("Gap detected: g1 is worse off than g0 on ranks 20–60% from the ")
-    assert f"{row.value:.3f} (95% interval {row.low:.3f} to {row.high:.3f})" in verdict.headline
-    assert f"differ by {row.low:.3f} to {row.high:.3f}" in verdict.claim
+    assert f"{row.gap:.3f} (95% interval {row.ci_low:.3f} to {row.ci_high:.3f})" in verdict.headline
+    assert f"differ by {row.ci_low:.3f} to {row.ci_high:.3f}" in verdict.claim
     assert ("score above" if higher else "score below") in verdict.headline
     # The two proportions in words differ by the gap.
     first, second = (float(found) / 100 for found in re.findall(r"([\d.]+)% of g", verdict.headline))
-    assert second - first == pytest.approx(row.value, abs=0.0011)
+    assert second - first == pytest.approx(row.gap, abs=0.0011)
     for name in ("demographic_parity", "equal_opportunity", "equalized_odds"):
         assert report[name].worse_off == "g1"
     assert report["group_auc"].worse_off is None
@@ -74,15 +74,15 @@ def test_direction_follows_the_intervals_of_the_groups():
 def test_a_gap_that_is_not_shown_is_bounded_and_not_denied():
     report = report_of(0.0)
     row, verdict = report["statistical_parity"], report.verdict
-    assert row.low == 0
+    assert row.ci_low == 0
     assert verdict.finding == "no gap detected"
     assert str(verdict).startswith("No gap detected on ranks 20–60%")
-    assert f"more than {row.high:.3f}" in verdict.claim
+    assert f"more than {row.ci_high:.3f}" in verdict.claim
     assert "that there is no gap may not be claimed" in verdict.claim
 
 
 def test_what_is_not_evaluated_is_no_finding():
-    with pytest.warns(IdleThresholdWarning):
+    with pytest.warns(ThresholdOutsideIntervalWarning):
         report = report_of(0.8, threshold=3.0, metrics=["demographic_parity"])
     assert report.verdict.finding == "not evaluated"
     assert "n/a (threshold outside the interval)" in str(report)
@@ -101,12 +101,12 @@ def test_printed_reports_begin_with_the_verdict_and_show_one_pair_of_limits():
     assert len(table) == 1 + len(report.rows)
     assert re.split(r"\s{2,}", table[0]) == ["metric", "gap", "95% interval", "worse off", "compared with"]
     for line, row in zip(table[1:], report.rows, strict=True):
-        assert f"{row.value:.3f}  {row.low:.3f} to {row.high:.3f}" in line
-        assert f"{row.at_most:.3f}" not in line or f"{row.at_most:.3f}" in (
-            f"{row.high:.3f}",
-            f"{row.value:.3f}",
+        assert f"{row.gap:.3f}  {row.ci_low:.3f} to {row.ci_high:.3f}" in line
+        assert f"{row.upper_bound:.3f}" not in line or f"{row.upper_bound:.3f}" in (
+            f"{row.ci_high:.3f}",
+            f"{row.gap:.3f}",
         )
-    assert "at_least and at_most" in printed
+    assert "lower_bound and upper_bound" in printed
     assert "some pair of groups differs" in report.verdict.claim
     assert "another pair may have the largest gap" in report.verdict.claim
 
@@ -118,7 +118,7 @@ def test_the_summary_is_one_paragraph_with_all_that_was_measured():
     assert str(report.verdict) in summary
     assert "800 rows in 2 groups (g0 400, g1 400)" in summary
     for row in report.rows:
-        assert f"{row.value:.3f}" in summary
+        assert f"{row.gap:.3f}" in summary
     assert "on the interval scale" in summary
     few = np.r_[np.repeat(["a", "b"], 100), ["c"] * 5]
     with pytest.warns(match="too small to evaluate"):

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from partialfair.exceptions import InputError
-from partialfair.metrics import band_changes, fairness_report
+from partialfair.metrics import fairness_report, interval_changes
 from partialfair.metrics.membership import GridPlaces, grid_stays
-from partialfair.report import audit_page, interval_changes
+from partialfair.report import audit_page, collect_changes
 from partialfair.report.page_data import N_GRID, pack_stays
 
 UPPER = np.triu_indices(N_GRID)
@@ -45,7 +45,7 @@ def test_weights_that_stay_are_those_of_the_definition_on_every_grid_interval(ki
     places = [GridPlaces.of(scores[some], weights[some], n_grid) for scores in (before, after)]
     stays = grid_stays(*places, weights[some])
     for place, (i, last) in enumerate(zip(*np.triu_indices(n_grid), strict=True)):
-        wanted = band_changes(
+        wanted = interval_changes(
             before,
             after,
             sensitive_features=np.zeros(n),
@@ -100,7 +100,7 @@ def changes_of(sizes, n_models=2, seed=0):
     rng = np.random.default_rng(seed)
     groups = np.repeat([f"group {k}" for k in range(len(sizes))], sizes)
     scores = {f"model {k}": rng.normal(size=groups.size) for k in range(n_models)}
-    return interval_changes(scores, sensitive_features=groups, interval=(0.1, 0.4)), scores, groups
+    return collect_changes(scores, sensitive_features=groups, interval=(0.1, 0.4)), scores, groups
 
 
 def test_small_groups_are_told_for_the_audited_interval_only():

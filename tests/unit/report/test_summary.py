@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from partialfair.data.intervals import as_interval_set
-from partialfair.exceptions import IdleThresholdWarning, InputError
+from partialfair.exceptions import InputError, ThresholdOutsideIntervalWarning
 from partialfair.metrics import fairness_report, grid, unfairness_map
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.inputs import scored_groups
@@ -107,7 +107,7 @@ def test_the_worst_of_many_pairs_is_that_of_the_map():
     for scale in ("interval", "absolute"):
         direct = unfairness_map(scores, sensitive_features=groups, n_grid=N_GRID, gap_scale=scale)
         stored = found["worst"]["kinds"][scale]
-        assert unpacked(stored["values"]) == pytest.approx(direct.values[upper], abs=1e-15)
+        assert unpacked(stored["values"]) == pytest.approx(direct.gaps[upper], abs=1e-15)
         assert (unpacked(stored["pair"], "<u4") == direct.pair[upper]).all()
 
 
@@ -190,10 +190,12 @@ def test_what_each_number_claims_is_said():
     page = found.to_html()
     for row in found.rows:
         text = METRICS[row.metric].text
-        low, high, at_least, at_most = map(text, (row.low, row.high, row.at_least, row.at_most))
+        low, high, lower_bound, upper_bound = map(
+            text, (row.ci_low, row.ci_high, row.lower_bound, row.upper_bound)
+        )
         assert (
-            f"<td class=numbers>{low} – {high}</td><td>{at_least}</td><td>{at_most}</td><td>a and b</td>"
-            in page
+            f"<td class=numbers>{low} – {high}</td><td>{lower_bound}</td><td>{upper_bound}</td>"
+            "<td>a and b</td>" in page
         )
     assert (
         f"Each interval by itself holds with 95% confidence; all {len(found.rows)} hold simultaneously"
@@ -230,8 +232,8 @@ def test_the_widest_pairs_are_listed_with_intervals_of_their_own():
         wanted = [
             (
                 " and ".join(gap.groups),
-                f"{gap.value:.3f}",
-                f"{gap.low:.3f} – {gap.high:.3f}",
+                f"{gap.gap:.3f}",
+                f"{gap.ci_low:.3f} – {gap.ci_high:.3f}",
                 "" if gap.label is None else f"<td>{'positives' if gap.label else 'negatives'}</td>",
             )
             for gap in found.pairs(metric)
@@ -283,7 +285,7 @@ def test_what_is_no_report_is_refused(tmp_path):
         audit_page({})
     with pytest.raises(InputError, match="position of one of 1 reports"):
         audit_page(report()[0], shown=1)
-    with pytest.warns(IdleThresholdWarning):
+    with pytest.warns(ThresholdOutsideIntervalWarning):
         nobody = report(threshold=float("inf"))[0]
     with pytest.raises(InputError, match="finite threshold"):
         nobody.to_html()

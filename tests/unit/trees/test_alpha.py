@@ -31,7 +31,7 @@ QUICK: dict[str, Any] = {
     "max_gap": 0.2,
     "options": FitOptions(n_starts=1, search_steps=10),
     "tol": 1e-2,
-    "early_stopping": SHARE,
+    "validation_fraction": SHARE,
 }
 
 
@@ -126,7 +126,7 @@ def test_rows_that_choose_take_part_in_the_last_refit_alone(auto, refits):
     X, y, groups = people(500)
     again = (
         clone(auto)
-        .set_params(model=FrozenEstimator(auto.initial_estimator_))
+        .set_params(estimator=FrozenEstimator(auto.initial_estimator_))
         .fit(X, y, sensitive_features=groups)
     )
     assert refits == [*[parts(X, y, groups)[0].n] * len(ALPHAS), 500]
@@ -136,14 +136,14 @@ def test_rows_that_choose_take_part_in_the_last_refit_alone(auto, refits):
 def test_the_promise_is_about_all_rows(auto):
     X, _, groups = people(500)
     assert auto.result_.satisfied
-    assert auto.result_.gap == pytest.approx(gap_of(auto.model_.decision_function(X), groups), abs=1e-12)
+    assert auto.result_.gap == pytest.approx(gap_of(auto.estimator_.decision_function(X), groups), abs=1e-12)
     assert auto.result_.gap <= 0.2
 
 
 @pytest.mark.parametrize("learning_rate", [0.001, 0.5])
 def test_without_constraint_the_held_out_loss_decides(learning_rate):
     X, y, _ = people(400, seed=1)
-    settings = {"constraint": None, "early_stopping": SHARE, "tol": 1e-5}
+    settings = {"constraint": None, "validation_fraction": SHARE, "tol": 1e-5}
     model = grower(learning_rate=learning_rate)
     auto = PartialFairTrees(model, alpha="auto", **settings).fit(X, y)
     rest, judges = parts(X, y, np.zeros(len(y), dtype=int))
@@ -163,7 +163,7 @@ def test_regressors_choose_by_squared_error():
     X = rng.normal(size=(400, 3))
     y = 100 * (X[:, 0] + 0.5 * rng.normal(size=400))
     model = HistGradientBoostingRegressor(max_iter=8, max_leaf_nodes=6, early_stopping=False, random_state=0)
-    settings = {"constraint": None, "early_stopping": SHARE, "tol": 1e-5}
+    settings = {"constraint": None, "validation_fraction": SHARE, "tol": 1e-5}
     auto = PartialFairTrees(model, alpha="auto", **settings).fit(X, y)
     rest, judges = parts(X, y, np.zeros(len(y), dtype=int))
     losses = {}
@@ -258,7 +258,7 @@ def test_an_interrupt_while_alpha_is_chosen_leaves_nothing_fitted():
     trees = PartialFairTrees(grower(), alpha="auto", callback=interrupt, **QUICK)
     with pytest.raises(KeyboardInterrupt):
         trees.fit(X, y, sensitive_features=groups)
-    assert not hasattr(trees, "model_")
+    assert not hasattr(trees, "estimator_")
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -119,12 +119,12 @@ def test_the_promise_holds_on_the_scores_of_the_library(name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of small samples
         trees = PartialFairTrees(model, **QUICK | {"max_gap": 0.3}).fit(X, y, sensitive_features=groups)
-    scores = raw_scores(trees.model_, X)
+    scores = raw_scores(trees.estimator_, X)
     assert exact_gap(raw_scores(model, X), groups) > 0.3  # else nothing is shown
     assert exact_gap(scores, groups) <= 0.3 + 1e-12
     assert trees.result_.satisfied
     assert trees.result_.gap == pytest.approx(exact_gap(scores, groups), abs=1e-12)
-    assert type(trees.model_) is type(model)
+    assert type(trees.estimator_) is type(model)
     own = trees.predict(X) if is_regressor(trees) else trees.decision_function(X)
     np.testing.assert_allclose(own, scores, rtol=0, atol=1e-12)
 
@@ -137,15 +137,15 @@ def test_result_is_certified(fitted):
 
 def test_predictions_are_those_of_the_library(fitted):
     trees, X, y, _ = fitted
-    np.testing.assert_array_equal(trees.predict(X), trees.model_.predict(X))
-    np.testing.assert_allclose(trees.predict_proba(X), trees.model_.predict_proba(X), atol=1e-12)
+    np.testing.assert_array_equal(trees.predict(X), trees.estimator_.predict(X))
+    np.testing.assert_allclose(trees.predict_proba(X), trees.estimator_.predict_proba(X), atol=1e-12)
     assert trees.score(X, y) == np.mean(trees.predict(X) == y)
 
 
 def test_without_constraint_a_huge_alpha_returns_the_librarys_values():
     X, y, _ = people(500)
     trees = PartialFairTrees(grower(), constraint=None, alpha=1e8).fit(X, y)
-    before, after = (ensemble_of(model).values for model in (trees.initial_estimator_, trees.model_))
+    before, after = (ensemble_of(model).values for model in (trees.initial_estimator_, trees.estimator_))
     # All but an intercept, which is free, is as it was.
     np.testing.assert_allclose(after - before, (after - before)[0], atol=1e-6)
 
@@ -186,7 +186,7 @@ def test_fitted_models_keep_their_trees_and_are_left_alone():
     before = model.decision_function(X)
     for given in (model, FrozenEstimator(model)):
         trees = PartialFairTrees(given, **QUICK).fit(X[:400], y[:400], sensitive_features=groups[:400])
-        assert ensemble_of(trees.model_).n_leaves == ensemble_of(model).n_leaves
+        assert ensemble_of(trees.estimator_).n_leaves == ensemble_of(model).n_leaves
         assert trees.initial_estimator_ is model
     np.testing.assert_array_equal(model.decision_function(X), before)
 
@@ -269,12 +269,12 @@ def test_forests_hold_probabilities_and_score_as_they_were_fitted(kind, settings
     trees = PartialFairTrees(forest, **QUICK | {"alpha": 1e-5} | settings).fit(
         X, y, sensitive_features=groups
     )
-    values = values_of(trees.model_)
+    values = values_of(trees.estimator_)
     assert 0 <= values.min() <= values.max() <= 1
     assert ((values == 0) | (values == 1)).any()  # some would have left
-    for tree in trees.model_.estimators_:
+    for tree in trees.estimator_.estimators_:
         assert 0 <= tree.tree_.value.min() <= tree.tree_.value.max() <= 1
-    probabilities = trees.model_.predict_proba(X)[:, 1]
+    probabilities = trees.estimator_.predict_proba(X)[:, 1]
     np.testing.assert_array_equal(trees.predict(X) == "yes", probabilities > 0.5)
     linear = trees._refit
     assert not linear.intercept_.any()  # it would lead out of [0, 1]
@@ -300,7 +300,7 @@ def test_forests_without_a_constraint_are_the_bounded_least_squares():
     optimum = cp.Problem(cp.Minimize(objective), [v >= 0, v <= 1]).solve(solver=cp.CLARABEL)
     assert trees.result_.objective == pytest.approx(optimum, abs=1e-6)
     assert trees.result_.kkt.holds(1e-4)
-    values = values_of(trees.model_)
+    values = values_of(trees.estimator_)
     np.testing.assert_allclose(values, np.asarray(v.value), atol=2e-3)
     assert np.mean((values == 0) | (values == 1)) > 0.1
 
@@ -313,8 +313,8 @@ def test_strings_categories_and_missing_values_go_to_the_library():
     model = grower(categorical_features="from_dtype")
     trees = PartialFairTrees(model, sensitive_columns="group", **QUICK).fit(X, y)
     assert list(trees.feature_names_in_) == ["a", "b", "c", "d", "e", "group"]
-    assert exact_gap(trees.model_.decision_function(X.drop(columns="group")), groups) <= 0.15 + 1e-12
-    np.testing.assert_array_equal(trees.predict(X), trees.model_.predict(X.drop(columns="group")))
+    assert exact_gap(trees.estimator_.decision_function(X.drop(columns="group")), groups) <= 0.15 + 1e-12
+    np.testing.assert_array_equal(trees.predict(X), trees.estimator_.predict(X.drop(columns="group")))
 
 
 @pytest.mark.parametrize("name", ["LGBMClassifier", "XGBClassifier", "GradientBoostingClassifier"])
@@ -380,9 +380,9 @@ def test_a_promise_about_new_people(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trees.fit(X, y, sensitive_features=groups)
-    assert trees.result_.population.certified
+    assert trees.result_.population.validated
     assert trees.result_.population.n_rows == 600
-    np.testing.assert_array_equal(trees.predict(X), trees.model_.predict(X))
+    np.testing.assert_array_equal(trees.predict(X), trees.estimator_.predict(X))
     fresh, _, others = people(5000, seed=9)
     assert exact_gap(trees.decision_function(fresh), others) <= 0.5
 
@@ -428,8 +428,10 @@ def test_bad_input_is_refused_before_anything_grows(monkeypatch):
         PartialFairTrees(HistGradientBoostingRegressor(), "equal_opportunity", interval=(0, 1)).fit(
             X, X[:, 0], sensitive_features=groups
         )
-    with pytest.raises(InputError, match="early_stopping"):
-        PartialFairTrees(grower(), interval=(0, 1), early_stopping=1.5).fit(X, y, sensitive_features=groups)
+    with pytest.raises(InputError, match="validation_fraction"):
+        PartialFairTrees(grower(), interval=(0, 1), validation_fraction=1.5).fit(
+            X, y, sensitive_features=groups
+        )
     with pytest.raises(InputError, match="X has no rows"):
         trees.fit(X[:0], y[:0], sensitive_features=groups[:0])
     with pytest.raises(InputError, match="y has 99 rows"):
@@ -468,7 +470,7 @@ def test_what_the_library_complains_of_is_said_with_its_name():
 def test_calibration_before_is_that_of_the_library_and_after_that_of_the_new_values(fitted):
     trees, X, y, groups = fitted
     table = trees.calibration(X, y, sensitive_features=groups)
-    for model, when in ((trees.initial_estimator_, "before"), (trees.model_, "after")):
+    for model, when in ((trees.initial_estimator_, "before"), (trees.estimator_, "after")):
         for group in ("a", "b"):
             bias = np.mean(model.predict_proba(X[groups == group])[:, 1] - (y[groups == group] == "yes"))
             assert table.loc[group, f"bias_{when}"] == pytest.approx(bias)

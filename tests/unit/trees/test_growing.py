@@ -42,8 +42,8 @@ def lightgbm(**settings: Any) -> Any:
 def test_forests_of_xgboost_are_grown_whole(name, y):
     trees = PartialFairTrees(xgboost(name, max_depth=3), interval=(0.1, 0.6), max_gap=1.0)
     trees.fit(X, y, sensitive_features=GROUPS)
-    assert ensemble_of(trees.model_).n_trees == 5
-    assert type(trees.model_).__name__ == name
+    assert ensemble_of(trees.estimator_).n_trees == 5
+    assert type(trees.estimator_).__name__ == name
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_libraries_get_weights_as_they_were_given():
     """Regularization has the units of weights, so that a row of weight 4 is not four rows of a scaled 1."""
     model, y = xgboost("XGBClassifier", max_depth=2, random_state=0), LABELS[:60]
     weights = np.arange(60) % 5
-    trees = PartialFairTrees(model, constraint=None, early_stopping=None)
+    trees = PartialFairTrees(model, constraint=None, validation_fraction=None)
     weighted = trees.fit(X[:60], y, sample_weight=weights).initial_estimator_.predict_proba(X)
     repeated = trees.fit(X[:60].repeat(weights, axis=0), y.repeat(weights)).initial_estimator_.predict_proba(
         X

@@ -10,7 +10,7 @@ class Status(StrEnum):
 
     STATIONARY is what first-order solvers call a point at which the gradient of the Lagrangian vanishes; only
     a KKT certificate makes it CONVERGED. FEASIBLE is a model whose exact gaps are small enough, where no
-    point with a KKT certificate was found that satisfies the constraint. NOT_CERTIFIED is a fit for the
+    point with a KKT certificate was found that satisfies the constraint. NOT_VALIDATED is a fit for the
     population whose held-out rows do not show of any model that its gap is small enough.
     """
 
@@ -23,7 +23,7 @@ class Status(StrEnum):
     NONFINITE = "nonfinite"
     STOPPED = "stopped"
     NO_FEASIBLE_POINT = "no_feasible_point"
-    NOT_CERTIFIED = "not_certified"
+    NOT_VALIDATED = "not_validated"
 
 
 GOOD = (Status.CONVERGED, Status.FEASIBLE)
@@ -79,5 +79,5 @@ def decide_status_on_new_rows(ended: Status, *, certified: bool, cut: Status | N
     if cut is not None:
         return cut
     if not certified:
-        return Status.NOT_CERTIFIED
+        return Status.NOT_VALIDATED
     return Status.CONVERGED if ended is Status.CONVERGED else Status.FEASIBLE
