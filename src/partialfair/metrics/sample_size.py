@@ -46,7 +46,7 @@ def sample_size(
     largest. ``upper_bound`` adds z of these to the largest difference that is measured, and that exceeds the
     truth by less than 2 K of them: K/√n is what the largest deviation between two distributions stays below
     with that probability, and ½ is the largest ``sqrt(v)`` there is. Far from rank ½ this is more than is
-    needed, by up to a third; by half, where besides the true gap is not 0: then few thresholds compete, and errors
+    needed, by up to a third; by half, if the true gap is not 0 either: then few thresholds compete, and errors
     that make the difference smaller do no harm.
 
     The other group is taken to be as large. If it is much larger, half of n suffices. Several groups need a
