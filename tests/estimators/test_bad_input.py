@@ -185,7 +185,7 @@ def test_tables(people):
         ([], r"sensitive_columns is empty"),
         (True, r"sensitive_columns is True, which is not a column of X"),
         (["sex", 1], r"sensitive_columns lists a column twice"),
-        (["merit", "sex", "income"], r"all the columns of X, so no feature is left"),
+        (["merit", "sex", "income"], r"all columns of X, so no feature is left"),
     ],
 )
 def test_sensitive_columns(people, columns, match):
