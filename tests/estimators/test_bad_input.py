@@ -242,7 +242,7 @@ def test_prediction(people):
     clf.fit(people.X, people.y, sensitive_features=people.groups)
     with pytest.raises(InputError, match=r"group 'x' was not seen in fit, which saw 'f' and 'm'"):
         clf.predict(people.X[:2], sensitive_features=["f", "x"])
-    with pytest.raises(InputError, match="needs the group to score a row"):
+    with pytest.raises(InputError, match="needs the group of every row"):
         clf.predict(people.X)
     with pytest.raises(InputError, match=r"group 0 was not seen in fit, which saw 'f' and 'm'"):
         clf.predict(people.X[:2], sensitive_features=[0, 0])

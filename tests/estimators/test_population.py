@@ -151,7 +151,9 @@ def test_an_honest_no(people, few_models):
         clf.fit(X, y, sensitive_features=groups)
     assert (caught[0].filename, caught[0].category) == (__file__, ConvergenceWarning)
     said = str(caught[0].message)
-    assert said.startswith("no model was validated: none has, with 95% confidence, a gap of at most 0.2 on new")
+    assert said.startswith(
+        "no model was validated: none has, with 95% confidence, a gap of at most 0.2 on new"
+    )
     assert "the lowest upper bound is" in said
     assert "held-out rows would be enough if the estimated gaps stay" in said
     result, told = clf.result_, clf.result_.population
@@ -291,8 +293,14 @@ def test_time_and_callbacks_end_all_fits(people):
         ({"validation": 0}, r"validation must lie in \(0, 0.9\], not 0"),
         ({"validation": 1.5}, r"validation must lie in \(0, 0.9\], not 1.5"),
         ({"validation": "some"}, "validation must lie in"),
-        ({"validation": (1, 2)}, r"validation must be a fraction of the rows, or \(X, y, sensitive_features\)"),
-        ({"constraint": None}, "enforce='population' limits the gap in the population, so it needs a constraint"),
+        (
+            {"validation": (1, 2)},
+            r"validation must be a fraction of the rows, or \(X, y, sensitive_features\)",
+        ),
+        (
+            {"constraint": None},
+            "enforce='population' limits the gap in the population, so it needs a constraint",
+        ),
         (
             {"constraint": ["statistical_parity", "demographic_parity"]},
             "enforce='population' needs exactly one constraint, not 2",
@@ -353,10 +361,10 @@ def test_files_hold_the_answer_and_nobody_held_out(fitted, people, tmp_path, few
     assert again.result_.satisfied is True
     np.testing.assert_array_equal(again.decision_function(X), fitted.decision_function(X))
     given = PartialFairClassifier(**QUICK, validation=(X, y, groups))
-    with pytest.raises(InputError, match=r"validation holds people's rows"):
+    with pytest.raises(InputError, match=r"validation holds data rows"):
         save_model(given, tmp_path / "other.skops")
     pipe = make_pipeline(StandardScaler(), given)
-    with pytest.raises(InputError, match=r"partialfairclassifier__validation holds people's rows"):
+    with pytest.raises(InputError, match=r"partialfairclassifier__validation holds data rows"):
         save_model(pipe, tmp_path / "other.skops")
 
 
@@ -385,9 +393,7 @@ def test_clusters_are_certified_on_as_a_whole(people, few_models):
 def test_clusters_are_refused_where_nobody_is_held_out(people):
     X, y, groups = people
     for kind in (PartialFairClassifier, PartialFairRegressor):
-        with pytest.raises(
-            InputError, match=r"clusters affect held-out rows .* omit clusters"
-        ):
+        with pytest.raises(InputError, match=r"clusters affect held-out rows .* omit clusters"):
             kind(interval=INTERVAL).fit(X, y, sensitive_features=groups, clusters=np.arange(len(y)))
     held_out = (X[:200], y[:200], groups[:200], None, np.arange(200))
     clf = PartialFairClassifier(**QUICK, validation=held_out)

@@ -179,7 +179,10 @@ def test_regressors_have_paths(people):
         ({"max_gaps": [0.1, 2]}, r"max_gap must lie in \[0, 1\], not 2"),
         ({"validation": 1.5}, r"validation must lie in \(0, 0.9\], not 1.5"),
         ({"validation": 1e-5}, "the 0 validation rows have no group; a gap needs at least two"),
-        ({"validation": (1, 2)}, r"validation must be a fraction of the rows, or \(X, y, sensitive_features\)"),
+        (
+            {"validation": (1, 2)},
+            r"validation must be a fraction of the rows, or \(X, y, sensitive_features\)",
+        ),
         ({"y": np.zeros(9)}, "y has 9 rows, but there are 1500 rows of X"),
         ({"y": None}, "the target y is None"),
         ({"sensitive_features": ["a", "b"]}, "sensitive_features has 2 rows, but there are 1500 rows of X"),

@@ -320,20 +320,25 @@ class FitResult:
     def __getstate__(self) -> dict[str, Any]:
         """Return the stored state, with the status as text and the history as an array."""
         history = np.array([astuple(line) for line in self.history], dtype=np.float64)
-        search = [astuple(line) for line in self.candidates]
-        population = None if self.population is None else self.population.__dict__
-        stored = {"status": self.status.value, "history": history, "search": search, "population": population}
-        return {**self.__dict__, **stored}
+        return {
+            **self.__dict__,
+            "status": self.status.value,
+            "history": history,
+            "candidates": [astuple(line) for line in self.candidates],
+            "population": None if self.population is None else self.population.__dict__,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         history = tuple(
             Record(int(step), int(passes), *measured) for step, passes, *measured in state["history"].tolist()
         )
-        search = tuple(Candidate(*line) for line in state.get("search", ()))
         stored = state.get("population")
-        population = None if stored is None else Population(**stored)
         self.__dict__.update(
-            state, status=Status(state["status"]), history=history, candidates=search, population=population
+            state,
+            status=Status(state["status"]),
+            history=history,
+            candidates=tuple(Candidate(*line) for line in state.get("candidates", ())),
+            population=None if stored is None else Population(**stored),
         )
 
     @property

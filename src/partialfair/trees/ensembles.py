@@ -251,7 +251,7 @@ def _reader_of(model: Any) -> ModuleType:
     if module := find_reader(model):
         return importlib.import_module(module)
     if isinstance(model, type):
-            raise InputError(f"{name_of(model)} is a class; pass a model of it, such as {name_of(model)}()")
+        raise InputError(f"{name_of(model)} is a class; pass a model of it, such as {name_of(model)}()")
     raise InputError(
         f"{name_of(model)} is not a tree ensemble that can be read; use a model of LightGBM, XGBoost or"
         " CatBoost, or a HistGradientBoosting, GradientBoosting, RandomForest or ExtraTrees of scikit-learn"

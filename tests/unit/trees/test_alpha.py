@@ -277,8 +277,10 @@ def test_what_cannot_be_is_refused_before_anything_grows(monkeypatch):
     with pytest.raises(InputError, match="alpha must be"):
         PartialFairTrees(grower(), interval=(0, 1), alpha=-1).fit(X, y, sensitive_features=groups)
     few = np.where(np.arange(300) < 3, "few", "many")
-    with pytest.raises(InputError, match=r"compares alphas on \d+ rows held out: only group 'many' is"):
+    with pytest.raises(InputError, match=r"compares alphas on \d+ held-out rows: only group 'many' is"):
         PartialFairTrees(grower(), interval=(0, 1), alpha="auto").fit(X, y, sensitive_features=few)
     rare = np.where(np.arange(300) < 2, 1, 0)
-    with pytest.raises(InputError, match=r"held out: y has only one class, 0; .*; or set alpha to a number"):
+    with pytest.raises(
+        InputError, match=r"held-out rows: y has only one class, 0; .*; or set alpha to a number"
+    ):
         PartialFairTrees(grower(), constraint=None, alpha="auto").fit(X, rare)

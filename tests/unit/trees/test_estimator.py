@@ -441,14 +441,16 @@ def test_bad_input_is_refused_before_anything_grows(monkeypatch):
 def test_labels_other_than_the_models_are_refused():
     X, y, groups = people(200)
     model = grower(max_iter=2).fit(X, y)
-    with pytest.raises(InputError, match=r"trained on the classes \['no', 'yes'\], and y has \['in', 'out'\]"):
+    with pytest.raises(
+        InputError, match=r"trained on the classes \['no', 'yes'\], and y has \['in', 'out'\]"
+    ):
         PartialFairTrees(model, **QUICK).fit(X, np.where(y == "yes", "in", "out"), sensitive_features=groups)
 
 
 def test_features_other_than_the_models_are_refused():
     X, y, groups = people(200)
     model = grower(max_iter=2).fit(X, y)
-    with pytest.raises(InputError, match="was grown on 3 features, and X has 2"):
+    with pytest.raises(InputError, match="was trained on 3 features, and X has 2"):
         PartialFairTrees(model, **QUICK).fit(X[:, :2], y, sensitive_features=groups)
 
 
