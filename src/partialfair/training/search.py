@@ -203,7 +203,7 @@ def find_model(
     status = decide_status(
         attempt.result.ended if cut is None else cut,
         feasible=attempt.result.feasible,
-        certified=holds and (search.attempts.is_feasible(attempt) or not search.is_exact),
+        kkt_holds=holds and (search.attempts.is_feasible(attempt) or not search.is_exact),
         satisfied=satisfied if search.is_exact else None,
     )
     reason = None

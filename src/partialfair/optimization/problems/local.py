@@ -14,7 +14,7 @@ kink can be made up for, and a point from which f falls looks stationary. With a
       = max over choices J of pieces:  ⟨P_J − N, a⟩ + constant_J
       ≤ max over choices J of pieces:  ⟨(P_J − N)⁺, a⟩ − ⟨(N − P_J)⁺, tangents of a at x⟩ + constant_J
 
-The last line is convex and touches f at x. So at a local minimum x minimises that, too, and its kinks are all
+The last line is convex and touches f at x. So at a local minimum x minimizes that, too, and its kinks are all
 that is needed: those of atoms with shares ``(P_J − N)⁺``, J being the highest pieces, and one where another
 piece takes over, *beyond* which shares are those of another J. Cancelling in each J by itself matters: in
 ``max(B, A − α) − B`` nothing stands in both parts throughout, but while B is the highest piece the function

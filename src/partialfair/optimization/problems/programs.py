@@ -235,7 +235,7 @@ as a residual, and that of 1e-8 is as large as the usual tolerance."""
 
 @dataclass(frozen=True)
 class MultiplierSettings:
-    """What tunes `best_multipliers`.
+    """Settings of `best_multipliers`.
 
     Attributes
     ----------
@@ -298,7 +298,7 @@ def best_multipliers(
     gap: float = STEP_GAP,
     borders: Borders | None = None,
 ) -> Floats:
-    """Return the maximiser z of ``⟨linear, z⟩ − ½ zᵀ gram z``, the dual of a program in many parameters.
+    """Return the maximizer z of ``⟨linear, z⟩ − ½ zᵀ gram z``, the dual of a program in many parameters.
 
     ``z = (λ, ν)`` with ``0 ≤ λ ≤ upper`` for constraints and ``0 ≤ ν ≤ room = shares · λ + beyond · ν`` for
     kinks. Some may go back as well, ``−backs · room ≤ ν``, and those that belong to a border balance:

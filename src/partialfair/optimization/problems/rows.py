@@ -85,7 +85,7 @@ class ShardRows:
     model
         Scores these rows.
     objective
-        The loss with the rows' targets and shares, which are normalised over all rows.
+        The loss with the rows' targets and shares, which are normalized over all rows.
     members
         For each bank of atoms the rows' groups, and their shares of all members.
     first

@@ -16,7 +16,7 @@ from partialfair.utils.typing import Floats
 
 @dataclass(frozen=True)
 class AugmentedSettings:
-    """What tunes `AugmentedLagrangian`, and hardly depends on the problem.
+    """Settings of `AugmentedLagrangian`, and hardly depends on the problem.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ SETTINGS = AugmentedSettings()
 class AugmentedLagrangian(Solver):
     """``min f_0 + 1/(2ρ) Σ [max(0, λ_i + ρ f_i)² − λ_i²]`` for ever better multipliers λ ≥ 0.
 
-    Each minimisation is by L-BFGS, two passes over the data an evaluation, and then ``λ ← max(0, λ + ρ f)``.
+    Each minimization is by L-BFGS, two passes over the data an evaluation, and then ``λ ← max(0, λ + ρ f)``.
     Neither convexity nor linear scores are needed: it trains whatever has scores and ``Jᵀv``. f_i that are
     differences of convex functions with kinks are followed along an element of their subdifferentials.
 

@@ -1,9 +1,9 @@
-r"""Newton steps on a Lagrangian under linearised constraints, safeguarded by an exact penalty.
+r"""Newton steps on a Lagrangian under linearized constraints, safeguarded by an exact penalty.
 
 The paper solves its convex subproblems by first-order steps (Algorithm 2); these steps are ours, and need few
 passes over the data. `SQP` takes them on the problem itself, `NewtonSteps` on a subproblem of Algorithm 1.
 
-A step minimises ``⟨∇f_0, p⟩ + ½ pᵀ(H + τI)p + penalty · Σ max(0, linearised f_i)``. H is the Hessian of the
+A step minimizes ``⟨∇f_0, p⟩ + ½ pᵀ(H + τI)p + penalty · Σ max(0, linearised f_i)``. H is the Hessian of the
 Lagrangian, in which the kinks of ramps are averaged over. At an optimum it need only be positive definite
 along the constraints that bind, so ``½ weight Σ (linearised f_i)²`` of those is added if it helps: where they
 are met that changes nothing. If it does not help, only a part of the concave part is used.
@@ -54,7 +54,7 @@ SECOND_ORDER = frozenset(
 
 @dataclass(frozen=True)
 class DescentSettings:
-    """What tunes the steps.
+    """Settings of the steps.
 
     Attributes
     ----------
@@ -390,7 +390,7 @@ class Descent:
             return None
         enough = DESCENT.enough * proposal.predicted
         if self._fall(trial) < enough or (downhill and _fallen(near.at, trial, self.penalty) < 0):
-            # The linearised constraints were met and the true ones are not (the Maratos effect): linearise
+            # The linearized constraints were met and the true ones are not (the Maratos effect): linearize
             # from where they are, with the same factors.
             lines = near.local.jacobian @ step.p + proposal.model.kinks.gains(step.p)
             again = proposal.model.step(trial.constraints - lines)

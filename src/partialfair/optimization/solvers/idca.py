@@ -38,7 +38,7 @@ class InnerSolver(Protocol):
 
 @dataclass(frozen=True)
 class IDCA(Solver):
-    """Linearise every f⁻ at the iterate, solve the convex subproblem, repeat.
+    """Linearize every f⁻ at the iterate, solve the convex subproblem, repeat.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ from partialfair.utils.typing import Floats
 
 @dataclass(frozen=True)
 class ExplorationSettings:
-    """What tunes `MultiStartSQP`. Residuals are in units of ε.
+    """Settings of `MultiStartSQP`. Residuals are in units of ε.
 
     Attributes
     ----------

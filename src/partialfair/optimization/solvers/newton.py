@@ -25,7 +25,7 @@ EXPECTED_CURVATURE = 0.25
 
 @dataclass(frozen=True)
 class NewtonSettings:
-    """What tunes `Newton`.
+    """Settings of `Newton`.
 
     Attributes
     ----------

@@ -21,7 +21,7 @@ from partialfair.utils.typing import Floats
 
 @dataclass(frozen=True)
 class SQP(Solver):
-    """Newton steps on the Lagrangian under linearised constraints, safeguarded by an exact penalty.
+    """Newton steps on the Lagrangian under linearized constraints, safeguarded by an exact penalty.
 
     The start need not be feasible, and few passes over the data are needed; see
     `partialfair.optimization.solvers.descent` for what a step does.

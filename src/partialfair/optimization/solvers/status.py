@@ -34,24 +34,24 @@ CUT_SHORT = (Status.TIME_LIMIT, Status.STOPPED)
 
 
 def decide_status(
-    ended: Status, *, feasible: bool, certified: bool | None = None, satisfied: bool | None = None
+    ended: Status, *, feasible: bool, kkt_holds: bool | None = None, satisfied: bool | None = None
 ) -> Status:
     """Return the status of a point.
 
     Parameters
     ----------
     ended
-        How the solver says that it ended. Its CONVERGED claims a witness of the KKT conditions.
+        The status of the solver. CONVERGED claims a witness of the KKT conditions.
     feasible
         Whether the point satisfies the constraints up to the solver's tolerance.
-    certified
-        Whether the KKT certificate of the point holds, or of another that is no better and satisfies the
-        constraint, too; None if it was not computed.
+    kkt_holds
+        Whether the KKT certificate holds for the point, or for a feasible point that is not better; None if
+        it was not computed.
     satisfied
         Whether exact gaps are small enough; None if they were not computed.
     """
-    claimed = certified is None and ended is Status.CONVERGED and feasible
-    if (certified or claimed) and satisfied is not False:
+    claimed = kkt_holds is None and ended is Status.CONVERGED and feasible
+    if (kkt_holds or claimed) and satisfied is not False:
         return Status.CONVERGED  # whatever ended the solver
     if ended in CUT_SHORT or ended is Status.NONFINITE:
         return ended
@@ -59,25 +59,25 @@ def decide_status(
         return Status.FEASIBLE
     if not feasible or satisfied is False:
         return Status.NO_FEASIBLE_POINT
-    if ended is Status.CONVERGED and certified is False:
-        return Status.STALLED  # it converged as far as the solver knows, and the KKT certificate says no
+    if ended is Status.CONVERGED and kkt_holds is False:
+        return Status.STALLED  # the solver reports convergence, but the KKT certificate does not hold
     return ended
 
 
-def decide_status_on_new_rows(ended: Status, *, certified: bool, cut: Status | None = None) -> Status:
-    """Return the status of a model that was chosen on rows held out.
+def decide_status_on_new_rows(ended: Status, *, validated: bool, cut: Status | None = None) -> Status:
+    """Return the status of a model that was chosen on held-out rows.
 
     Parameters
     ----------
     ended
-        The status of its own fit, which satisfied the constraint on the training set or did not.
-    certified
-        Whether held-out rows show that it satisfies the constraint in the population.
+        The status of its own fit to the training set.
+    validated
+        Whether held-out rows validate it.
     cut
-        What cut the search for models short, if anything did.
+        The status of an interruption of the search, if there was one.
     """
     if cut is not None:
         return cut
-    if not certified:
+    if not validated:
         return Status.NOT_VALIDATED
     return Status.CONVERGED if ended is Status.CONVERGED else Status.FEASIBLE
