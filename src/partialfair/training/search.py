@@ -69,7 +69,7 @@ class Search:
     task
         The input.
     trained, problem
-        The constraints as they are first trained, and the problem with these and a surrogate.
+        The constraints of the first solve, and the problem with these and a surrogate.
     attempts
         Solved problems and all candidates.
     tightener
@@ -121,7 +121,7 @@ class SearchResult:
         The model.
     status, infeasibility
         How the search ended, and the infeasibility reason if no feasible model was found.
-    attempt, certificate
+    attempt, kkt
         The best feasible attempt whose KKT certificate holds, or the best of all; and its KKT certificate.
     search
         The search.
@@ -134,7 +134,7 @@ class SearchResult:
     status: Status
     infeasibility: str | None
     attempt: Attempt
-    certificate: Certificate
+    kkt: Certificate
     search: Search
     earlier: EarlierFits
 

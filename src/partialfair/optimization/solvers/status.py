@@ -1,4 +1,4 @@
-"""How a solve or a fit ended, decided in one place."""
+"""The status of solves and fits."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
-    """Endings; running out of steps is not infeasibility, and neither is convergence.
+    """The status of a solve or a fit; MAX_ITER means neither infeasibility nor convergence.
 
-    STATIONARY is what first-order solvers call a point at which the gradient of the Lagrangian vanishes; only
-    a KKT certificate makes it CONVERGED. FEASIBLE is a model whose exact gaps are small enough, where no
-    point with a KKT certificate was found that satisfies the constraint. NOT_VALIDATED is a fit for the
-    population whose held-out rows do not show of any model that its gap is small enough.
+    STATIONARY: a first-order solver found a point at which the gradient of the Lagrangian vanishes; only with
+    a KKT certificate the status is CONVERGED. FEASIBLE: the exact gaps of the model are within their limits,
+    and no feasible point with a KKT certificate was found. NOT_VALIDATED: with ``enforce="population"``, the
+    held-out rows validate no model.
     """
 
     CONVERGED = "converged"
@@ -27,10 +27,10 @@ class Status(StrEnum):
 
 
 GOOD = (Status.CONVERGED, Status.FEASIBLE)
-"""Endings of fits whose model satisfies the constraint."""
+"""Status of fits whose model satisfies the constraint."""
 
 CUT_SHORT = (Status.TIME_LIMIT, Status.STOPPED)
-"""Endings of solves that the clock or the user ended."""
+"""Status of solves that the clock or the user ended."""
 
 
 def decide_status(
