@@ -24,7 +24,7 @@ class TestGate:
     @pytest.mark.parametrize("metric", ["statistical_parity", "demographic_parity"])
     @pytest.mark.parametrize(
         ("fail_on", "decided_by"),
-        [("estimate", "value"), ("exceeds", "lower_bound"), ("inconclusive", "upper_bound")],
+        [("estimate", "gap"), ("exceeds", "lower_bound"), ("inconclusive", "upper_bound")],
     )
     def test_one_number_decides(self, run, scores, metric, fail_on, decided_by):
         line = line_of(run, scores, metric)
@@ -32,7 +32,7 @@ class TestGate:
             0 < line["ci_low"] < line["lower_bound"] < line["gap"] < line["upper_bound"] < line["ci_high"] < 1
         )
         options = (*CHOICES, "--fail-metric", metric, "--fail-on", fail_on)
-        for number in ("lower_bound", "value", "upper_bound"):
+        for number in ("lower_bound", "gap", "upper_bound"):
             for limit in (0.999 * line[number], line[number], 1.001 * line[number]):
                 outcome = run("audit", scores, *options, "--fail-above", limit, "--json")
                 gate, passed = outcome.json["gate"], line[decided_by] <= limit

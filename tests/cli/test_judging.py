@@ -303,7 +303,7 @@ class TestLowIsGood:
             mirrored = low["metrics"][name]
             assert mirrored["gap"] == pytest.approx(row["gap"])
             assert mirrored["ci_high"] == pytest.approx(row["ci_high"])
-        assert low["metrics"]["demographic_parity"]["score"] == -0.5
+        assert low["metrics"]["demographic_parity"]["at_score"] == -0.5
         shown = " ".join(run("audit", "low.csv", *options[:-1], "--lower-is-better").out.split())
         assert "from the best, the lowest scores (score percentiles 10–40)" in shown
         assert "score below" in shown

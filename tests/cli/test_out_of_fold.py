@@ -150,7 +150,7 @@ def test_folds_that_break_the_promise_are_counted(run, monkeypatch):
 
 
 def _wider(gap):
-    object.__setattr__(gap, "value", 1.0)
+    object.__setattr__(gap, "gap", 1.0)
     return gap
 
 

@@ -73,7 +73,7 @@ def test_the_difference_is_that_of_the_held_out_rows(run, tmp_path, file):
         n_resamples=100,
         metrics=["statistical_parity"],
     )["statistical_parity"]
-    assert [told[name] for name in ("difference", "low", "high")] == pytest.approx(
+    assert [told[name] for name in ("difference", "ci_low", "ci_high")] == pytest.approx(
         [expected.difference, expected.ci_low, expected.ci_high]
     )
     said = " ".join(run(*ASKED).out.split())

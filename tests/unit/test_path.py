@@ -151,7 +151,7 @@ def test_alphas_weights_jobs_and_a_constraint_object(people):
     assert frame["alpha"].tolist() == [1e-3] * 3 + [1e-1] * 3
     assert frame["max_gap"].tolist() == [np.inf, 0.2, 0.1] * 2
     assert path.points[1].model.constraint.max_gap == 0.2
-    assert (frame["score"] > 0.7).all()
+    assert (frame[path.scoring] > 0.7).all()
     ax = path.plot(title="frontier")
     assert len(ax.get_legend().get_texts()) == 2
     assert ax.get_title() == "frontier"
@@ -166,7 +166,7 @@ def test_regressors_have_paths(people):
         reg, X, y, sensitive_features=groups, max_gaps=[0.2, 0.4], scoring="r2", random_state=0
     )
     frame = path.to_frame()
-    assert frame["score"][0] >= frame["score"][1] > frame["score"][2] > 0
+    assert frame[path.scoring][0] >= frame[path.scoring][1] > frame[path.scoring][2] > 0
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def sample_size(
     truth by less than 2 K of them: K/√n is what the largest deviation between two distributions stays below
     with that probability, and ½ is the largest ``sqrt(v)`` there is. Far from rank ½ this is more than is
     needed, by up to a third; by half, if the true gap is not 0 either: then few thresholds compete, and errors
-    that make the difference smaller do no harm.
+    errors that make the difference smaller do no harm.
 
     The other group is taken to be as large. If it is much larger, half of n suffices. Several groups need a
     little more, because more pairs compete. Members are counted in the whole group, not in the interval;

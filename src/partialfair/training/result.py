@@ -295,20 +295,20 @@ class FitResult:
     def __getstate__(self) -> dict[str, Any]:
         """Return what is stored: the status as text and the history as a table, which any file can hold."""
         history = np.array([astuple(line) for line in self.history], dtype=np.float64)
-        search = [astuple(line) for line in self.candidates]
+        candidates = [astuple(line) for line in self.candidates]
         population = None if self.population is None else self.population.__dict__
-        stored = {"status": self.status.value, "history": history, "search": search, "population": population}
-        return {**self.__dict__, **stored}
+        stored = {"status": self.status.value, "history": history, "population": population}
+        return {**self.__dict__, **stored, "candidates": candidates}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         history = tuple(
             Record(int(step), int(passes), *measured) for step, passes, *measured in state["history"].tolist()
         )
-        search = tuple(Candidate(*line) for line in state.get("search", ()))
-        stored = state.get("population")
+        candidates = tuple(Candidate(*line) for line in state["candidates"])
+        stored = state["population"]
         population = None if stored is None else Population(**stored)
         self.__dict__.update(
-            state, status=Status(state["status"]), history=history, candidates=search, population=population
+            state, status=Status(state["status"]), history=history, candidates=candidates, population=population
         )
 
     @property
