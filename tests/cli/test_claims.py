@@ -60,8 +60,9 @@ class TestGate:
         outcome = run("audit", scores, *CHOICES, "--fail-above", limit, "--fail-on", fail_on)
         shown = " ".join(outcome.out.split())
         side = {"exceeds": "at least", "inconclusive": "at most"}[fail_on]
-        bound = f"{side} {line[side.replace(' ', '_')]:.3f} with 95% confidence"
-        gap = f"gate (--fail-on {fail_on}): statistical parity (pSP) gap {line['value']:.3f}"
+        number = line[{"exceeds": "lower_bound", "inconclusive": "upper_bound"}[fail_on]]
+        bound = f"{side} {number:.3f} with 95% confidence"
+        gap = f"gate (--fail-on {fail_on}): statistical parity (pSP) gap {line['gap']:.3f}"
         assert f"{gap}, {bound}, limit {limit}: {words}" in shown
 
     @pytest.mark.parametrize("fail_on", ["estimate", "exceeds", "inconclusive"])
@@ -152,7 +153,14 @@ class TestPairs:
         found = run("audit", scores, *CROSSED, "--json", "--out", "out").json["metrics"]
         table = pd.read_csv(tmp_path / "out" / "pairs.csv", keep_default_na=False)
         written = [
-            (line.metric, [line.group_a, line.group_b], line.value, line.low, line.high, line.among or None)
+            (
+                line.metric,
+                [line.group_a, line.group_b],
+                line.gap,
+                line.ci_low,
+                line.ci_high,
+                line.among or None,
+            )
             for line in table.itertuples()
         ]
         assert written == [
@@ -182,7 +190,7 @@ class TestPairs:
             table = shown.split(f"The 5 largest gaps of 6 pairs by {title}:\n")[1].splitlines()
             for line, pair in zip(table[1:6], gaps[metric]["pairs"], strict=False):
                 assert line.split("  ")[0] == " / ".join(pair["groups"])
-                assert f"{pair['value']:.3f}  {pair['low']:.3f} – {pair['high']:.3f}" in line
+                assert f"{pair['gap']:.3f}  {pair['ci_low']:.3f} – {pair['ci_high']:.3f}" in line
             assert "95% interval, pair by itself" in table[0]
             assert table[6].startswith(
                 "The interval of a pair by itself holds if the pair was chosen in advance"

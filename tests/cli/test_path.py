@@ -138,7 +138,7 @@ class TestPath:
             for half in halves
         ]
         assert (line["training_gap"], line["gap"]) == pytest.approx(tuple(gaps))
-        assert line["accuracy"] == pytest.approx(
+        assert line["roc_auc"] == pytest.approx(
             roc_auc_score(table["hired"][halves[1]] == "yes", scores[halves[1]])
         )
 

@@ -64,7 +64,7 @@ def test_the_difference_is_that_of_the_held_out_rows(run, tmp_path, file):
     scored = pd.read_csv(tmp_path / "out" / "held_out.csv")
     expected = compare_gaps(
         scored["hired"] == "yes",
-        scored["score without the constraint"],
+        scored["score_unconstrained"],
         scored["score"],
         sensitive_features=scored["sex"],
         interval=BAND[1:],
@@ -83,7 +83,7 @@ def test_the_difference_is_that_of_the_held_out_rows(run, tmp_path, file):
 def test_the_gap_outside_the_interval_is_that_of_the_two_models(run, tmp_path, file):
     record = run(*ASKED, "--json").json
     scored = pd.read_csv(tmp_path / "out" / "held_out.csv")
-    for when, column in (("before", "score without the constraint"), ("after", "score")):
+    for when, column in (("before", "score_unconstrained"), ("after", "score")):
         told = record["outside_the_interval"][when]
         low, high = told["interval"]
         assert high <= BAND[1] + 1e-12 or low >= BAND[2] - 1e-12

@@ -68,7 +68,7 @@ def held_out_of(people, share=0.2, seed=0):
 
 def test_a_certified_model_and_its_record(fitted, people):
     result, told = fitted.result_, fitted.result_.population
-    assert told.certified
+    assert told.validated
     assert result.satisfied is True
     assert result.status in (Status.CONVERGED, Status.FEASIBLE)
     assert told.upper_bound <= told.max_gap == 0.5

@@ -354,7 +354,7 @@ def test_two_models_are_compared_on_the_validation_rows(path):
     loose, strict = path.points[0], path.points[-1]
     found = path.compare(loose, strict, confidence=0.9)
     row = found[path.record.metric]
-    assert (row.gap_a, row.gap_b) == (path.gap(loose, 0.9).value, path.gap(strict, 0.9).value)
+    assert (row.gap_a, row.gap_b) == (path.gap(loose, 0.9).gap, path.gap(strict, 0.9).gap)
     assert row.ci_low <= row.difference <= row.ci_high
     assert found.confidence == 0.9
 

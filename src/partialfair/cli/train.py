@@ -162,7 +162,7 @@ def _compare(
         clusters=rows.clusters,
         metrics=[settings.metric],
     )
-    return compared.rows[0] if compared.rows else None
+    return compared.metrics[0] if compared.metrics else None
 
 
 def _calibration_notes(model: Any, prepared: Prepared, report: FairnessReport) -> list[str]:

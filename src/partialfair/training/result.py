@@ -308,7 +308,11 @@ class FitResult:
         stored = state["population"]
         population = None if stored is None else Population(**stored)
         self.__dict__.update(
-            state, status=Status(state["status"]), history=history, candidates=candidates, population=population
+            state,
+            status=Status(state["status"]),
+            history=history,
+            candidates=candidates,
+            population=population,
         )
 
     @property
