@@ -35,8 +35,13 @@ TITLE = "Numbers that differ from those of an earlier checkout"
 RENAMED: dict[str, tuple[str, ...]] = {
     "satisfied": ("satisfied", "promise_kept", "kept"),
     "not_evaluated": ("not_evaluated", "not_judged"),
+    "validated": ("validated", "certified"),
+    "n_validated": ("n_validated", "n_certified"),
+    "upper_bound": ("upper_bound", "at_most"),
+    "gaps": ("gaps", "values"),
+    "not_validated": ("not_validated", "not_certified"),
 }
-"""Attributes that some checkouts know by another name, newest first."""
+"""Attributes and statuses that some checkouts know by another name, newest first."""
 CONSTRAINTS = (
     "statistical_parity",
     "demographic_parity",
@@ -74,7 +79,7 @@ def describe(model: Any, X: Any, *groups: Any) -> dict[str, Any]:
     result = model.result_
     score = model.decision_function if hasattr(model, "classes_") else model.predict
     return {
-        "status": str(result.status),
+        "status": newest(str(result.status)),
         "satisfied": attribute(result, "satisfied"),
         "objective": result.objective,
         "gaps": [gap.value for gap in result.gaps],
@@ -238,7 +243,9 @@ def cases() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
     yield (
         "map",
         lambda: {
-            "gaps": np.nan_to_num(unfairness_map(X[:, 0], sensitive_features=groups, n_grid=10).gaps).tolist()
+            "gaps": np.nan_to_num(
+                attribute(unfairness_map(X[:, 0], sensitive_features=groups, n_grid=10), "gaps")
+            ).tolist()
         },
     )
     yield "adjuster", adjust
