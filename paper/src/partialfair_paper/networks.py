@@ -66,7 +66,7 @@ class NetworkSettings:
         Of AdamW; the rate is the highest of its cycle.
     free_epochs
         Epochs before the constraints join.
-    method, dual_lr, penalty, memory, surrogate_width
+    method, dual_lr, penalty, ema_decay, surrogate_width
         Of `partialfair.torch.PartialFairness`.
     group_batches
         Whether every batch has a fixed number of members of each group
@@ -81,7 +81,7 @@ class NetworkSettings:
     method: Literal["primal_dual", "augmented_lagrangian"] = "augmented_lagrangian"
     dual_lr: float = 0.02
     penalty: float = 0.5
-    memory: float = 0.9
+    ema_decay: float = 0.9
     surrogate_width: float = 2.0
     group_batches: bool = True
 
@@ -220,7 +220,7 @@ def _train(
         method=settings.method,
         dual_lr=settings.dual_lr,
         penalty=settings.penalty,
-        memory=settings.memory,
+        ema_decay=settings.ema_decay,
         surrogate_width=settings.surrogate_width,
         warmup_epochs=free_epochs,
         batch_shares=None if batches is None else batches.shares,

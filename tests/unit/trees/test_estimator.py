@@ -196,9 +196,9 @@ def test_clones_grow_anew_unless_frozen():
     model = grower(max_iter=3).fit(X, y)
     fresh = clone(PartialFairTrees(model, **QUICK))
     with pytest.raises(NotFittedError):
-        fresh.model.predict(X)
+        fresh.estimator.predict(X)
     kept = clone(PartialFairTrees(FrozenEstimator(model), **QUICK))
-    assert kept.model.estimator is model
+    assert kept.estimator.estimator is model
 
 
 def test_parameters_of_the_model_are_searched():
@@ -345,7 +345,7 @@ def test_copies_and_files_score_the_same(name, tmp_path):
     np.testing.assert_array_equal(loaded.decision_function(X), scores)
     np.testing.assert_array_equal(loaded.predict(X), trees.predict(X))
     assert loaded.result_.gap == trees.result_.gap
-    assert isinstance(loaded.model, FrozenEstimator)
+    assert isinstance(loaded.estimator, FrozenEstimator)
     assert clone(loaded).max_gap == 0.5
 
 
