@@ -40,8 +40,11 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "upper_bound": ("upper_bound", "at_most"),
     "gaps": ("gaps", "values"),
     "not_validated": ("not_validated", "not_certified"),
+    "smaller gap": ("smaller gap", "fairer"),
+    "larger gap": ("larger gap", "less fair"),
+    "inconclusive": ("inconclusive", "not shown"),
 }
-"""Attributes and statuses that some checkouts know by another name, newest first."""
+"""Attributes, statuses and verdicts that some checkouts know by another name, newest first."""
 CONSTRAINTS = (
     "statistical_parity",
     "demographic_parity",
@@ -167,7 +170,8 @@ def compare() -> dict[str, Any]:
         n_resamples=100,
         random_state=0,
     )
-    return {"frame": found.to_frame().astype(str).to_numpy().tolist()}
+    frame = found.to_frame().astype(str).to_numpy().tolist()
+    return {"frame": [[newest(cell) for cell in line] for line in frame]}
 
 
 def adjust(**settings: Any) -> dict[str, Any]:
