@@ -58,7 +58,7 @@ HELP_ORDER = (
     *("ids", "drop", "categories"),
     *("requested_interval", "max_gap", "max_gaps", "best", "constraint", "population", "lower_is_better"),
     *("threshold", "apply_map"),
-    *("model", "test_size", "validation", "cv", "scoring", "confidence", "fail_above"),
+    *("model", "test_size", "cv", "scoring", "confidence", "fail_above"),
     *("out", "keep", "allow_infeasible", "report", "memo", "as_json", "verbose"),
     *("outside", "enforce", "group_terms", "alpha", "given_alphas", "decision_threshold", "time_limit"),
     *("gap_scale", "rank_within", "score_range", "max_knots"),
@@ -373,8 +373,8 @@ class AuditSettings(TableFile, GateOptions, ScoreSettings):
         reason = None
         if self.interval == AUTO:
             reason = (
-                f"is a test of an interval that was fixed before, and --interval {AUTO} takes one for its "
-                "wide gap on the same rows; give the interval"
+                f"tests an interval that was fixed before, and --interval {AUTO} chooses one with a large gap on "
+                "the same rows; give the interval"
             )
         self.check_gate({FailureKinds.exceeds: reason})
 
@@ -803,7 +803,7 @@ class PathSettings(ModelSettings):
         default=(),
         read=_read_alphas,
     )
-    validation: float | None = evaluation(
+    test_size: float | None = evaluation(
         float | None,
         "--test-size P",
         f"Proportion of the rows held out to evaluate the models. [default: {_SHARE:g}]",
@@ -829,7 +829,7 @@ class PathSettings(ModelSettings):
     @property
     def share(self) -> float:
         """The proportion of rows that is held out."""
-        return self._share_of(self.validation)
+        return self._share_of(self.test_size)
 
     @property
     def alphas(self) -> tuple[float | Literal["auto"], ...]:
@@ -864,7 +864,7 @@ class PathSettings(ModelSettings):
             **super().record(),
             "max_gaps": self.max_gaps,
             "alphas": self.alphas,
-            "validation": self.share,
+            "test_size": self.share,
             "scoring": self.scoring,
             "best": self.best,
             "cv": self.cv,
