@@ -215,7 +215,7 @@ def test_tables_are_sorted_by_their_titles_and_stay_so(page_of):
 def test_groups_have_lines_of_different_styles_and_colors(page_of):
     scores, groups, y = people(20, n=4000)
     page = page_of(quiet_report(y, scores, groups))
-    styles = page.evaluate("[...Array(20).keys()].map(k => `${colourOf(k)} ${dashOf(k)}`)")
+    styles = page.evaluate("[...Array(20).keys()].map(k => `${colorOf(k)} ${dashOf(k)}`)")
     assert len(set(styles)) == 20
     assert len({style.split(" ", 1)[1] for style in styles[:5]}) == 5
     few = page_of(quiet_report(None, scores[:600], np.repeat(["a", "b", "c"], 200)))

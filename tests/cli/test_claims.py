@@ -49,10 +49,10 @@ class TestGate:
     @pytest.mark.parametrize(
         ("fail_on", "limit", "words"),
         [
-            ("exceeds", 0.01, "FAIL, shown to exceed it (p = "),
-            ("exceeds", 0.99, "pass, not shown to exceed it (p = "),
-            ("inconclusive", 0.01, "FAIL, not shown to be at most that (p = "),
-            ("inconclusive", 0.99, "pass, shown to be at most that (p = "),
+            ("exceeds", 0.01, "FAIL, above the limit with this confidence (p = "),
+            ("exceeds", 0.99, "pass, not above the limit with this confidence (p = "),
+            ("inconclusive", 0.01, "FAIL, not within the limit with this confidence (p = "),
+            ("inconclusive", 0.99, "pass, within the limit with this confidence (p = "),
         ],
     )
     def test_the_verdict_says_what_decided(self, run, scores, fail_on, limit, words):
@@ -94,7 +94,9 @@ class TestGate:
             "out",
         )
         gate = ("--fail-above", 0.1, "--fail-on", "inconclusive")
-        run(*train, *gate, "--test-size", 0).assert_refused("--fail-on inconclusive", "--test-size above 0")
+        run(*train, *gate, "--test-size", 0).assert_refused(
+            "--fail-on inconclusive", "--test-size must be above 0"
+        )
         run(*train, "--fail-on", "exceeds").assert_refused("give --fail-above as well")
 
     def test_train_has_it_too(self, run, scores):
@@ -191,13 +193,13 @@ class TestPairs:
             for line, pair in zip(table[1:6], gaps[metric]["pairs"], strict=False):
                 assert line.split("  ")[0] == " / ".join(pair["groups"])
                 assert f"{pair['gap']:.3f}  {pair['ci_low']:.3f} – {pair['ci_high']:.3f}" in line
-            assert "95% interval, pair by itself" in table[0]
+            assert "95% interval, this pair alone" in table[0]
             assert table[6].startswith(
-                "The interval of a pair by itself holds if the pair was chosen in advance"
+                "The confidence interval of a pair is valid if the pair was chosen in advance"
             )
         of_two = run("audit", scores, *CHOICES).out
         assert "pairs by" not in of_two
-        assert "pair by itself" not in of_two
+        assert "this pair alone" not in of_two
 
     def test_who_drives_equalized_odds_is_printed(self, run, scores):
         among = line_of(run, scores, "equalized_odds")["among"]

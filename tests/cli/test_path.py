@@ -240,7 +240,7 @@ class TestNoModel:
             assert words in last
         record = outcome.json
         assert record["model"] is None
-        assert record["refusal"] in last
+        assert record["no_model_reason"] in last
         assert not any(model["chosen"] for model in record["models"])
         assert {path.name for path in (tmp_path / "out").iterdir()} == {
             "path.json",

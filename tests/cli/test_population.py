@@ -24,7 +24,7 @@ def test_the_promise_comes_first(run, tmp_path):
     said = " ".join(outcome.out.split())
     promise = said.index("With 90% confidence the gap of new people is at most 0.5 (")
     assert promise < said.index("Before, no constraint")
-    assert "the rows held out chose the model" in said
+    assert "the model was chosen on the held-out rows" in said
     model = load_model(tmp_path / "out" / "model.skops")
     told = model.classifier.result_.population
     assert told.validated

@@ -51,7 +51,7 @@ def test_what_an_interval_says_of_the_limit(limit):
         (difference(0.1, -0.2, 0.3), "these rows do not show that the gap became smaller"),
         (difference(0.2, 0.1, 0.3), "it is larger than without the constraint"),
         (difference(0.0, 0.0, 0.0), "the constraint changed nothing"),
-        (difference(*[np.nan] * 3), "cannot be measured"),
+        (difference(*[np.nan] * 3), "is undefined"),
     ],
 )
 def test_what_a_difference_shows(row, words):
@@ -131,11 +131,11 @@ def test_path_compares_the_strictest_with_the_first(run, file):
     columns = ("--target", "hired", "--group", "sex", "--drop", "person")
     options = (*columns, *BAND, "--max-gaps", "0.1,0.3", "--out", "out")
     record = run("path", file, *options, "--json").json
-    assert record["models"][record["compared_with_the_first"]]["max_gap"] == 0.1
+    assert record["models"][record["compared_model"]]["max_gap"] == 0.1
     said = run("path", file, *options).out
     assert said.index("Before, no constraint") < said.index("After, max gap 0.1")
     change = record["difference_from_unconstrained"]["difference"]
-    gaps = [record["models"][place]["gap"] for place in (record["compared_with_the_first"], 0)]
+    gaps = [record["models"][place]["gap"] for place in (record["compared_model"], 0)]
     assert change == pytest.approx(gaps[0] - gaps[1])
     assert {*record["outside_the_interval"]} == {"before", "after"}
     assert "Outside the interval the largest gap" in said

@@ -324,7 +324,7 @@ def test_small_groups_are_named_and_not_judged(people):
     path = fairness_path(clf, X, y, **options)
     assert [small.group for small in path.report(path.points[0]).small_groups] == ["few"]
     page = path.to_html()
-    entering = page[page.index("Who enters and leaves: as audited") :]
+    entering = page[page.index("Rows that enter and leave: as audited") :]
     assert "few" not in entering[: entering.index("</table>")]
     assert path.points[1].model.result_.small_groups == ()  # in training there are enough
     assert "few" not in path.gap(path.points[0]).groups

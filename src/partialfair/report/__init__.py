@@ -1,4 +1,4 @@
-"""The interactive audit page: one HTML file to look at, offline."""
+"""The HTML report: one interactive file that opens offline."""
 
 from partialfair.report.page_data import collect_changes
 from partialfair.report.pages import audit_page, path_page, write_page

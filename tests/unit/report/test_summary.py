@@ -144,8 +144,8 @@ def test_what_the_page_holds_does_not_grow_with_the_rows():
 
 
 def test_small_groups_are_said_to_be_disclosed():
-    assert "could be read off this file" in report(n=390)[0].to_html()
-    assert "could be read off this file" not in report(n=4000)[0].to_html()
+    assert "can be inferred from this file" in report(n=390)[0].to_html()
+    assert "can be inferred from this file" not in report(n=4000)[0].to_html()
 
 
 def test_bands_are_said_to_be_approximate_with_weights_and_are_missing_on_training_rows():
@@ -172,7 +172,7 @@ def test_the_page_begins_with_whole_percents_near_the_audited_interval(interval,
 
 @pytest.mark.parametrize("interval", [[(0.1, 0.2), (0.4, 0.5)], {"a": (0.1, 0.3), "b": (0.2, 0.4)}])
 def test_what_a_page_cannot_show_is_refused(interval):
-    with pytest.raises(InputError, match="a page shows one interval that is the same for all groups"):
+    with pytest.raises(InputError, match="an HTML report shows one interval that is the same for all groups"):
         report(interval=interval)[0].to_html()
 
 
@@ -203,7 +203,7 @@ def test_what_each_number_claims_is_said():
     )
     assert "Pairs of groups" not in page  # there is one
     trained = audit_page(found, seen_in_training=True)
-    assert "intervals and bounds say nothing of new data" in trained
+    assert "intervals and bounds are not valid for new data" in trained
     assert "holds by itself" not in trained
 
 
@@ -272,7 +272,7 @@ def test_several_reports_by_name():
         ({"threshold": 0.7}, "differ in their threshold"),
         ({"confidence": 0.9}, "differ in their confidence"),
         ({"interval": (0.1, 0.5)}, "differ in their interval"),
-        ({"n": 500}, "not of the same rows"),
+        ({"n": 500}, "have different rows"),
     ],
 )
 def test_reports_that_do_not_go_together_are_refused(others, words):
@@ -281,7 +281,7 @@ def test_reports_that_do_not_go_together_are_refused(others, words):
 
 
 def test_what_is_no_report_is_refused(tmp_path):
-    with pytest.raises(InputError, match="a page needs a report"):
+    with pytest.raises(InputError, match="an HTML report needs a fairness report"):
         audit_page({})
     with pytest.raises(InputError, match="position of one of 1 reports"):
         audit_page(report()[0], shown=1)
