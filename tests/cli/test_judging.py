@@ -131,7 +131,7 @@ class TestIntervals:
         model_table().to_csv(tmp_path / "table.csv", index=False)
         auto = run(*TRAIN, "--interval", "auto", "--json").json
         assert auto["interval"][1] - auto["interval"][0] == pytest.approx(0.25)
-        assert any("rows that were not trained on had no say" in note for note in auto["notes"])
+        assert any("held-out rows had no influence on the choice" in note for note in auto["notes"])
         by_group = ("--interval", "north=0.1", 0.4, "--interval", "south=0.2", 0.5)
         found = run(*TRAIN, *by_group, "--json").json
         assert found["fit"]["training_gap"] <= 0.3

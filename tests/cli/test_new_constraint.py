@@ -198,7 +198,7 @@ class NoThreshold(Constraint):
         (NamedConstraint("mine", dict, "statistical_parity"), "needs a subclass of Constraint"),
         (NamedConstraint("none", NoThreshold, "statistical_parity"), "'none' cannot be a constraint's name"),
         (NamedConstraint("no name", NoThreshold, "statistical_parity"), "'no name' cannot be a constraint's"),
-        (NamedConstraint("mine", NoThreshold, "mine"), "'mine' bounds 'mine', which is no metric"),
+        (NamedConstraint("mine", NoThreshold, "mine"), "'mine' bounds 'mine', which is not a metric"),
         (NamedConstraint("mine", NoThreshold, "demographic_parity"), "NoThreshold has no such field"),
         (NamedConstraint(NAME, NoThreshold, "statistical_parity"), "a name has one class"),
         (NamedConstraint("mine", StatisticalParity, "statistical_parity"), "a class has one name"),

@@ -1,4 +1,4 @@
-"""Scores of models that cannot be trained again, moved so that groups are similar on an interval."""
+"""Adjust the scores of models that cannot be trained again, so that groups are similar on an interval."""
 
 from partialfair.postprocessing.adjuster import PartialParityAdjuster
 from partialfair.postprocessing.fitting import Adjustment

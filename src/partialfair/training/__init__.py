@@ -1,6 +1,6 @@
-"""The fit of a linear model: samples, constraints and settings in, model and result out.
+"""The fit of a linear model as a function of samples, constraints and settings.
 
-`fit.fit_linear` is the fit in the user's units, `search.find_model` the order of its steps.
+`fit.fit_linear` is the fit in the user's units; `search.find_model` defines the order of its steps.
 """
 
 from partialfair.training.adjoining import check_outside
