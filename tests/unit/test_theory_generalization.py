@@ -17,11 +17,11 @@ from partialfair.theory import (
     NearThresholds,
     describe_generalization,
     gap_bound,
-    members_needed,
     near_thresholds,
     objective_bound,
     uniform_deviation_bound,
 )
+from partialfair.theory.deviations import members_needed
 
 SURROGATES = [Ramp(1.0), Ramp(0.1), RoundedRamp(0.7), Sigmoid(0.3)]
 

@@ -35,9 +35,11 @@ from partialfair.data.samples import Samples
 from partialfair.estimators.held_out import explain_folds
 from partialfair.estimators.path_fits import PathPoint
 from partialfair.exceptions import InputError
-from partialfair.metrics import FairnessReport, GapComparison, ReportRow, compare_gaps, fairness_report
+from partialfair.metrics import compare_gaps, fairness_report
 from partialfair.metrics.catalogue import report_metrics
-from partialfair.training import NamedConstraint, record_of, setting_of
+from partialfair.metrics.paired import GapComparison
+from partialfair.metrics.report import FairnessReport, ReportRow
+from partialfair.training.named_constraints import NamedConstraint, record_of, setting_of
 from partialfair.utils.checks import check_number
 from partialfair.utils.notebook import frame_cells, result_html
 from partialfair.utils.text import fixed
@@ -368,13 +370,13 @@ class FairnessPath:
 
     def plot(self, *, ax: Axes | None = None, **options: Any) -> Axes:
         """Draw the frontier; see `partialfair.plotting.plot_path`, which names the options."""
-        from partialfair.plotting import plot_path
+        from partialfair.plotting.frontier import plot_path
 
         return plot_path(self, ax=ax, **options)
 
     def to_html(self, path: str | Path | None = None, *, confidence: float = 0.95) -> str | None:
         """Write the interactive page of the models on the validation rows, or return it without a path."""
-        from partialfair.report import path_page, write_page
+        from partialfair.report.pages import path_page, write_page
 
         text = path_page(self, confidence=confidence)
         if path is None:

@@ -66,7 +66,7 @@ class RankCurve:
 
     def plot(self, *, ax: Axes | None = None, **options: Any) -> Axes:
         """Draw the curve; see `partialfair.plotting.plot_rank_curve`, which names the options."""
-        from partialfair.plotting import plot_rank_curve
+        from partialfair.plotting.ranks import plot_rank_curve
 
         return plot_rank_curve(self, ax=ax, **options)
 
@@ -234,7 +234,7 @@ class UnfairnessMap:
 
     def plot(self, *, interval: tuple[float, float] | None = None, ax: Axes | None = None) -> Axes:
         """Draw the map; see `partialfair.plotting.plot_unfairness_map`."""
-        from partialfair.plotting import plot_unfairness_map
+        from partialfair.plotting.ranks import plot_unfairness_map
 
         return plot_unfairness_map(self, interval=interval, ax=ax)
 

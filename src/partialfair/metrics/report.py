@@ -477,7 +477,7 @@ class FairnessReport:
         It is one file that opens offline: the unfairness map, and all metrics on any interval of whole
         percents. It holds summaries of the scores, from which those of small groups could be inferred.
         """
-        from partialfair.report import audit_page, write_page
+        from partialfair.report.pages import audit_page, write_page
 
         text = audit_page(self, title=title)
         if path is None:

@@ -368,7 +368,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
 
     def plot(self, *, ax: Axes | None = None, **options: Any) -> Axes:
         """Draw the maps; see `partialfair.plotting.plot_score_maps`, which names the options."""
-        from partialfair.plotting import plot_score_maps
+        from partialfair.plotting.scores import plot_score_maps
 
         check_is_fitted(self, "maps_")
         return plot_score_maps(self.maps_, ax=ax, **options)

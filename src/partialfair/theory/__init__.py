@@ -1,16 +1,9 @@
 """Evaluates bounds and sample sizes; each docstring opens with the formula that the function evaluates."""
 
 from partialfair.theory.budget import IdcaBudget, idca_budget
-from partialfair.theory.deviations import (
-    describe_bound,
-    dkw_bound,
-    members_needed,
-    uniform_deviation_bound,
-)
+from partialfair.theory.deviations import describe_bound, dkw_bound, uniform_deviation_bound
 from partialfair.theory.theorems import (
     GapBound,
-    GroupContribution,
-    HasLevel,
     NearThresholds,
     ObjectiveBound,
     describe_generalization,
@@ -21,8 +14,6 @@ from partialfair.theory.theorems import (
 
 __all__ = [
     "GapBound",
-    "GroupContribution",
-    "HasLevel",
     "IdcaBudget",
     "NearThresholds",
     "ObjectiveBound",
@@ -31,7 +22,6 @@ __all__ = [
     "dkw_bound",
     "gap_bound",
     "idca_budget",
-    "members_needed",
     "near_thresholds",
     "objective_bound",
     "uniform_deviation_bound",
