@@ -1,4 +1,8 @@
-"""Evaluates bounds and sample sizes; each docstring opens with the formula that the function evaluates."""
+"""Bounds on gaps and losses in the population, and the number of IDCA steps.
+
+The formulas are those of the paper's Theorem 6.5 and Appendix F; each docstring begins with its formula. For
+sample sizes see `partialfair.metrics.sample_size`.
+"""
 
 from partialfair.theory.budget import IdcaBudget, idca_budget
 from partialfair.theory.deviations import describe_bound, dkw_bound, uniform_deviation_bound
