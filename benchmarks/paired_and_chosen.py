@@ -27,13 +27,9 @@ from scipy import special, stats
 
 from _holm import n_below
 from _record import RESULTS, write
-from partialfair.metrics import (
-    GapComparison,
-    GapDifference,
-    choose_interval,
-    compare_gaps,
-    fairness_report,
-)
+from partialfair.metrics import compare_gaps, fairness_report
+from partialfair.metrics.choice import choose_interval
+from partialfair.metrics.paired import GapComparison, GapDifference
 from partialfair.utils.typing import Floats, GapScale, Ints
 
 BAR, CHOSEN_BAR = 0.94, 0.035

@@ -12,7 +12,7 @@ import pytest
 
 from partialfair import metrics
 from partialfair.metrics.catalogue import report_metrics
-from partialfair.report import audit_page, write_page
+from partialfair.report.pages import audit_page, write_page
 from tests.browser.conftest import violations
 from tests.browser.pages import (
     EXACT,

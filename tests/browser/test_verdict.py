@@ -11,7 +11,7 @@ from sklearn.metrics import accuracy_score, roc_auc_score
 
 from partialfair import metrics
 from partialfair.metrics.elsewhere import ElsewhereComparison
-from partialfair.report import audit_page
+from partialfair.report.pages import audit_page
 from partialfair.report.verdict import Outcome
 from tests.browser.conftest import violations
 from tests.browser.pages import EXACT, details, move_to, people, press, quiet_report

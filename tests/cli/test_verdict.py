@@ -11,12 +11,8 @@ from rich.console import Console
 
 from partialfair.cli.output import PlainTable
 from partialfair.cli.verdict import Side, difference_sentence
-from partialfair.metrics import (
-    GapDifference,
-    compare_gaps,
-    fairness_report,
-    partial_statistical_parity_difference,
-)
+from partialfair.metrics import compare_gaps, fairness_report, partial_statistical_parity_difference
+from partialfair.metrics.paired import GapDifference
 from tests.cli.conftest import BAND, TRAIN
 
 ASKED = (*TRAIN[:-1], 0.1, "--out", "out")

@@ -18,9 +18,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from partialfair.constraints import Constraint, StatisticalParity
+from partialfair.constraints import StatisticalParity
 from partialfair.exceptions import DataFetchError, InputError, MissingExtraError
-from partialfair.extension import DATA_VARIABLE, Floats, PathLike, describe_search, find_named, require
+from partialfair.extension import (
+    DATA_VARIABLE,
+    Constraint,
+    Floats,
+    PathLike,
+    describe_search,
+    find_named,
+    require,
+)
 from partialfair_paper.engine import state_constraint
 from partialfair_paper.method import Fitted, Method, Question
 from partialfair_paper.parts import Part, Parts

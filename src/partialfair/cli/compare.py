@@ -22,14 +22,10 @@ from partialfair.cli.settings import CompareSettings
 from partialfair.cli.verdict import difference_record
 from partialfair.data.groups import members_text
 from partialfair.exceptions import InputError
-from partialfair.metrics import (
-    FairnessReport,
-    GapComparison,
-    GapDifference,
-    interval_changes,
-    interval_membership,
-)
+from partialfair.metrics import interval_changes, interval_membership
 from partialfair.metrics.catalogue import METRICS
+from partialfair.metrics.paired import GapComparison, GapDifference
+from partialfair.metrics.report import FairnessReport
 from partialfair.report.page_data import collect_changes
 from partialfair.report.pages import audit_page
 from partialfair.report.sections import Section, gap_cells, interval_title, notes_section

@@ -31,8 +31,8 @@ from partialfair.onnx.models import (
 )
 from partialfair.onnx.trees import split_trees
 from partialfair.postprocessing import PartialParityAdjuster
-from partialfair.trees import PartialFairTrees, TreeEnsemble, ensemble_of
-from partialfair.trees.ensembles import find_reader, name_of
+from partialfair.trees import PartialFairTrees
+from partialfair.trees.ensembles import TreeEnsemble, ensemble_of, find_reader, name_of
 from partialfair.trees.refitting import LeafValues
 from partialfair.utils.typing import Floats, GroupLabel
 

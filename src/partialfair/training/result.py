@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from partialfair.constraints import Constraint
+from partialfair.constraints.base import Constraint
 from partialfair.constraints.surrogates import Surrogate
 from partialfair.data.groups import group_name
 from partialfair.data.intervals import as_interval_set, ranks_text

@@ -9,14 +9,13 @@ import pytest
 from partialfair.exceptions import ThresholdOutsideIntervalWarning
 from partialfair.metrics import (
     calibration_by_group,
-    choose_interval,
-    compare_elsewhere,
     compare_gaps,
     fairness_report,
-    gap_elsewhere,
     rank_curve,
     unfairness_map,
 )
+from partialfair.metrics.choice import choose_interval
+from partialfair.metrics.elsewhere import compare_elsewhere, gap_elsewhere
 from partialfair.utils.notebook import result_html
 
 INTERVAL = (0.2, 0.6)

@@ -15,8 +15,8 @@ from partialfair.metrics import fairness_report, grid, unfairness_map
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.inputs import scored_groups
 from partialfair.metrics.sweep import band_auc
-from partialfair.report import audit_page
 from partialfair.report.page_data import N_GRID, Worst, leading_pairs, pack, summarise
+from partialfair.report.pages import audit_page
 from partialfair.report.sections import Section
 
 

@@ -28,7 +28,8 @@ from partialfair import FitOptions, PartialFairClassifier, fairness_path, load_m
 from partialfair.estimators import population
 from partialfair.exceptions import InputError
 from partialfair.metrics import partial_statistical_parity_difference
-from partialfair.trees import PartialFairTrees, ensemble_of
+from partialfair.trees import PartialFairTrees
+from partialfair.trees.ensembles import ensemble_of
 from tests.solvers.problems import cp
 from tests.tree_models import GROW, answers_of, grown, mixed_table, target_of, words_for_holes
 
