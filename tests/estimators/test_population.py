@@ -68,10 +68,10 @@ def held_out_of(people, share=0.2, seed=0):
 
 def test_a_certified_model_and_its_record(fitted, people):
     result, told = fitted.result_, fitted.result_.population
-    assert told.certified
+    assert told.validated
     assert result.satisfied is True
     assert result.status in (Status.CONVERGED, Status.FEASIBLE)
-    assert told.at_most <= told.max_gap == 0.5
+    assert told.upper_bound <= told.max_gap == 0.5
     assert (told.n_models, told.confidence, told.scoring) == (9, 0.95, "accuracy")
     assert 1 <= told.n_validated <= 9
     assert str(result).startswith("With 95% confidence the gap on new data is at most 0.5\n")
@@ -83,7 +83,7 @@ def test_a_certified_model_and_its_record(fitted, people):
         None, fitted.decision_function(held_out.X), sensitive_features=held_out.groups, interval=INTERVAL
     )
     assert told.gap == pytest.approx(gap)
-    assert told.gap < told.at_most
+    assert told.gap < told.upper_bound
     assert result.constraints[0].max_gap == 0.5
     assert result.gap <= told.trained_max_gap + 1e-12
 

@@ -151,7 +151,7 @@ def test_alphas_weights_jobs_and_a_constraint_object(people):
     assert frame["alpha"].tolist() == [1e-3] * 3 + [1e-1] * 3
     assert frame["max_gap"].tolist() == [np.inf, 0.2, 0.1] * 2
     assert path.points[1].model.constraint.max_gap == 0.2
-    assert (frame["score"] > 0.7).all()
+    assert (frame[path.scoring] > 0.7).all()
     ax = path.plot(title="frontier")
     assert len(ax.get_legend().get_texts()) == 2
     assert ax.get_title() == "frontier"
@@ -166,7 +166,7 @@ def test_regressors_have_paths(people):
         reg, X, y, sensitive_features=groups, max_gaps=[0.2, 0.4], scoring="r2", random_state=0
     )
     frame = path.to_frame()
-    assert frame["score"][0] >= frame["score"][1] > frame["score"][2] > 0
+    assert frame[path.scoring][0] >= frame[path.scoring][1] > frame[path.scoring][2] > 0
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_small_groups_are_named_and_not_judged(people):
     path = fairness_path(clf, X, y, **options)
     assert [small.group for small in path.report(path.points[0]).small_groups] == ["few"]
     page = path.to_html()
-    entering = page[page.index("Who enters and leaves: as audited") :]
+    entering = page[page.index("Rows that enter and leave: as audited") :]
     assert "few" not in entering[: entering.index("</table>")]
     assert path.points[1].model.result_.small_groups == ()  # in training there are enough
     assert "few" not in path.gap(path.points[0]).groups
@@ -357,7 +357,7 @@ def test_two_models_are_compared_on_the_validation_rows(path):
     loose, strict = path.points[0], path.points[-1]
     found = path.compare(loose, strict, confidence=0.9)
     row = found[path.record.metric]
-    assert (row.gap_a, row.gap_b) == (path.gap(loose, 0.9).value, path.gap(strict, 0.9).value)
+    assert (row.gap_a, row.gap_b) == (path.gap(loose, 0.9).gap, path.gap(strict, 0.9).gap)
     assert row.ci_low <= row.difference <= row.ci_high
     assert found.confidence == 0.9
 

@@ -28,14 +28,15 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from skops import io as skops
 
 from partialfair import FitOptions, PartialFairClassifier, constraints, load_model, save_model
-from partialfair.constraints import Constraint, DemographicParity, StatisticalParity, surrogates
+from partialfair.constraints import DemographicParity, StatisticalParity, surrogates
+from partialfair.constraints.base import Constraint
 from partialfair.constraints.surrogates import Ramp, Sigmoid
-from partialfair.estimators import FitResult
 from partialfair.exceptions import InputError
 from partialfair.optimization import solvers
 from partialfair.optimization.solvers import IDCA, SQP, DirectSwitching, NewtonSteps, Status
 from partialfair.persistence import FORMAT, TRUSTED, model_bytes
 from partialfair.tables import CategoryColumn, TableModel
+from partialfair.training.result import FitResult
 from partialfair.utils.model_files.scikit_learn import check_models
 from tests.traps import Trap
 

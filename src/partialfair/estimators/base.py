@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from partialfair.constraints import Constraint
+from partialfair.constraints.base import Constraint
 from partialfair.data.groups import Groups
 from partialfair.data.samples import Features, Samples, n_rows_of
 from partialfair.data.thresholds import find_decision_threshold
@@ -38,18 +38,12 @@ from partialfair.estimators.parameters import (
     read_task,
 )
 from partialfair.exceptions import InputError
-from partialfair.training import (
-    EarlierFits,
-    FitOptions,
-    FitResult,
-    Offset,
-    WarmStart,
-    explain_unfinished,
-    fit_linear,
-    penalized_warning,
-    score_rows,
-    uninformative_warning,
-)
+from partialfair.training.fit import fit_linear
+from partialfair.training.options import FitOptions
+from partialfair.training.remarks import explain_unfinished, uninformative_warning
+from partialfair.training.result import FitResult
+from partialfair.training.settings import EarlierFits, WarmStart
+from partialfair.training.units import Offset, penalized_warning, score_rows
 from partialfair.utils.checks import check_number
 from partialfair.utils.state import StoredAsPairs
 from partialfair.utils.typing import ArrayLike, Bools, Floats

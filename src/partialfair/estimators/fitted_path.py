@@ -35,9 +35,11 @@ from partialfair.data.samples import Samples
 from partialfair.estimators.held_out import explain_folds
 from partialfair.estimators.path_fits import PathPoint
 from partialfair.exceptions import InputError
-from partialfair.metrics import FairnessReport, GapComparison, ReportRow, compare_gaps, fairness_report
+from partialfair.metrics import compare_gaps, fairness_report
 from partialfair.metrics.catalogue import report_metrics
-from partialfair.training import NamedConstraint, record_of, setting_of
+from partialfair.metrics.paired import GapComparison
+from partialfair.metrics.report import FairnessReport, ReportRow
+from partialfair.training.named_constraints import NamedConstraint, record_of, setting_of
 from partialfair.utils.checks import check_number
 from partialfair.utils.notebook import frame_cells, result_html
 from partialfair.utils.text import fixed
@@ -474,14 +476,14 @@ class FairnessPath:
         ax : matplotlib Axes, default=None
             Axes to draw on; None creates a figure.
         **options : dict
-            Further arguments of `partialfair.plotting.plot_path`.
+            Further arguments of `partialfair.plotting.frontier.plot_path`.
 
         Returns
         -------
         matplotlib Axes
             The axes of the figure.
         """
-        from partialfair.plotting import plot_path
+        from partialfair.plotting.frontier import plot_path
 
         return plot_path(self, ax=ax, **options)
 
@@ -500,7 +502,7 @@ class FairnessPath:
         str or None
             The HTML text, or None if it was written to a file.
         """
-        from partialfair.report import path_page, write_page
+        from partialfair.report.pages import path_page, write_page
 
         text = path_page(self, confidence=confidence)
         if path is None:

@@ -42,7 +42,7 @@ from typing import Any, get_args
 import numpy as np
 from sklearn.base import is_regressor
 
-from partialfair.constraints import Constraint
+from partialfair.constraints.base import Constraint
 from partialfair.data.groups import group_name
 from partialfair.data.intervals import require_interval
 from partialfair.data.samples import Samples, apply_splitter, draw_folds
@@ -50,7 +50,7 @@ from partialfair.estimators.inputs import in_columns_of, read_samples
 from partialfair.estimators.parameters import check_validation, is_rows
 from partialfair.exceptions import InputError
 from partialfair.metrics.evaluation import check_comparable
-from partialfair.training import Automatic
+from partialfair.training.named_constraints import Automatic
 from partialfair.utils.checks import check_choice, check_count, finite_vector, shown
 from partialfair.utils.text import percent
 from partialfair.utils.typing import Floats, Ints, SmallGroups

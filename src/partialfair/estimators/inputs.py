@@ -17,14 +17,15 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, validate_data
 
-from partialfair.constraints import Constraint
+from partialfair.constraints.base import Constraint
 from partialfair.data.categoricals import CategoricalCodes
 from partialfair.data.groups import Groups, column_names, encode_groups, group_name
 from partialfair.data.samples import Features, Samples, n_rows_of
 from partialfair.exceptions import InputError, InputTypeError
 from partialfair.metrics.inputs import cluster_codes
 from partialfair.optimization.problems import Cells
-from partialfair.training import check_groups, group_constraints, small_sample_gap_warning
+from partialfair.training.remarks import small_sample_gap_warning
+from partialfair.training.statement import check_groups, group_constraints
 from partialfair.utils.checks import (
     as_array,
     check_choice,

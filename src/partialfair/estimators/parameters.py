@@ -10,22 +10,17 @@ import numpy as np
 from sklearn.base import is_regressor
 from sklearn.utils import check_random_state
 
-from partialfair.constraints import Constraint
+from partialfair.constraints.base import Constraint
 from partialfair.data.intervals import require_interval
 from partialfair.estimators.decisions import check_decision_threshold
 from partialfair.exceptions import InputError
 from partialfair.optimization.models import GroupTerms
 from partialfair.optimization.objectives import AUC, LossSettings, PartialAUC, Squared, read_loss
 from partialfair.optimization.solvers import SOLVERS, Newton, Solver
-from partialfair.training import (
-    NAMED_CONSTRAINTS,
-    Automatic,
-    FitOptions,
-    FitSettings,
-    NamedConstraint,
-    check_outside,
-    record_of,
-)
+from partialfair.training.adjoining import check_outside
+from partialfair.training.named_constraints import NAMED_CONSTRAINTS, Automatic, NamedConstraint, record_of
+from partialfair.training.options import FitOptions
+from partialfair.training.settings import FitSettings
 from partialfair.utils.checks import (
     check_choice,
     check_count,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_regressor
 
-from partialfair.constraints import Constraint
+from partialfair.constraints.base import Constraint
 from partialfair.estimators.base import PartialFairEstimator
 from partialfair.estimators.fitted_path import FairnessPath
 from partialfair.estimators.held_out import HeldOut, OutOfFold, check_group_sizes, hold_out, read_folds
@@ -18,7 +18,8 @@ from partialfair.estimators.inputs import read_samples
 from partialfair.estimators.parameters import is_rows, read_seed
 from partialfair.estimators.path_fits import SCORINGS, PathPoint, VariedConstraint, fit_points, with_gap
 from partialfair.exceptions import InputError
-from partialfair.training import check_outside, record_of
+from partialfair.training.adjoining import check_outside
+from partialfair.training.named_constraints import record_of
 from partialfair.utils.checks import check_choice, check_count, check_number, refuse_lazy, shown
 from partialfair.utils.typing import ArrayLike, SmallGroups
 

@@ -15,7 +15,7 @@ from sklearn.base import is_regressor
 from sklearn.metrics import balanced_accuracy_score, r2_score, roc_auc_score
 from sklearn.utils.parallel import Parallel, delayed
 
-from partialfair.constraints import Constraint
+from partialfair.constraints.base import Constraint
 from partialfair.data.samples import Samples
 from partialfair.estimators.held_out import HeldOut, OutOfFold
 from partialfair.estimators.parameters import read_deadline, read_task
@@ -23,7 +23,9 @@ from partialfair.metrics.catalogue import Metric
 from partialfair.metrics.partial import WorstGap
 from partialfair.optimization.problems import WeightedScores
 from partialfair.optimization.solvers import Record, Status
-from partialfair.training import EarlierFits, NamedConstraint, make_known, measure_gap
+from partialfair.training.named_constraints import NamedConstraint, make_known
+from partialfair.training.settings import EarlierFits
+from partialfair.training.statement import measure_gap
 from partialfair.utils.clock import out_of_time
 from partialfair.utils.typing import Floats
 

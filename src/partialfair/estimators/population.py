@@ -27,9 +27,9 @@ from partialfair.estimators.path_fits import (
     measure_training_gap,
 )
 from partialfair.exceptions import InputError
-from partialfair.metrics import FairnessReport
+from partialfair.metrics.report import FairnessReport
 from partialfair.optimization.solvers import Status, decide_status_on_new_rows
-from partialfair.training import FitResult, Population
+from partialfair.training.result import FitResult, Population
 from partialfair.utils.clock import acknowledge_interrupt, out_of_time
 from partialfair.utils.typing import ArrayLike
 

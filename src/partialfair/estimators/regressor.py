@@ -9,7 +9,7 @@ import numpy.typing as npt
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
-from partialfair.constraints import Constraint
+from partialfair.constraints.base import Constraint
 from partialfair.data.samples import Samples
 from partialfair.estimators.base import PartialFairEstimator
 from partialfair.estimators.inputs import read_target
@@ -17,7 +17,8 @@ from partialfair.estimators.parameters import refuse_for_regression
 from partialfair.optimization.models import GroupTerms
 from partialfair.optimization.objectives import Squared
 from partialfair.optimization.solvers import Record, Solver
-from partialfair.training import FitOptions, unit_of
+from partialfair.training.options import FitOptions
+from partialfair.training.units import unit_of
 from partialfair.utils.checks import refuse_lazy, squarable_vector
 from partialfair.utils.typing import ArrayLike, Floats, GapScale, IntervalLike
 

@@ -491,14 +491,14 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         ax : matplotlib Axes, default=None
             Axes to draw on; None creates a figure.
         **options : dict
-            Further arguments of `partialfair.plotting.plot_score_maps`.
+            Further arguments of `partialfair.plotting.scores.plot_score_maps`.
 
         Returns
         -------
         matplotlib Axes
             The axes of the figure.
         """
-        from partialfair.plotting import plot_score_maps
+        from partialfair.plotting.scores import plot_score_maps
 
         check_is_fitted(self, "maps_")
         return plot_score_maps(self.maps_, ax=ax, **options)

@@ -160,7 +160,7 @@ class Adjustment:
         return f"<Adjustment: {shorten(self.verdict, 250)}>"
 
     def _repr_html_(self) -> str:
-        from partialfair.plotting import plot_score_maps
+        from partialfair.plotting.scores import plot_score_maps
 
         rows = [
             ["largest gap", gap_text(self.gap_before, self.max_gap), gap_text(self.gap, self.max_gap)],

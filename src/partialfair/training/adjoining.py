@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from partialfair.constraints import Constraint, StatisticalParity
+from partialfair.constraints import StatisticalParity
+from partialfair.constraints.base import Constraint
 from partialfair.data.intervals import IntervalSet, as_interval_set
 from partialfair.exceptions import InputError
 from partialfair.optimization.problems import Counts

@@ -20,7 +20,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from partialfair.constraints import Constraint, OnAGrid
+from partialfair.constraints.base import Constraint
+from partialfair.constraints.parity import OnAGrid
 from partialfair.constraints.surrogates import Surrogate
 from partialfair.optimization.models.blocks import ArrowMatrix
 from partialfair.optimization.problems.elastic import ElasticModel

@@ -17,13 +17,13 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from partialfair.constraints import (
-    Constraint,
     DemographicParity,
     EqualizedOdds,
     EqualOpportunity,
     GroupAUC,
     StatisticalParity,
 )
+from partialfair.constraints.base import Constraint
 from partialfair.data.groups import Groups, group_name
 from partialfair.data.intervals import IntervalSet, intervals_by_group
 from partialfair.exceptions import InputError
@@ -72,10 +72,10 @@ class NamedConstraint:
 
 
 NAMED_CONSTRAINTS: dict[str, NamedConstraint] = {}
-"""Records by name; `register` adds one."""
+"""Records by name; `register_constraint` adds one."""
 
 
-def register(record: NamedConstraint) -> None:
+def register_constraint(record: NamedConstraint) -> None:
     """Register a constraint's name and metric; raise `InputError` if they cannot be trained or evaluated.
 
     A class that is defined again, as in cells of a notebook, replaces the former.
@@ -233,8 +233,8 @@ def _count_selected(
     return GroupScores(label, interval, two_scores, sums[cells], None if positive is None else cells % 2 == 1)
 
 
-register(NamedConstraint("statistical_parity", StatisticalParity, metric="statistical_parity"))
-register(NamedConstraint("demographic_parity", DemographicParity, metric="demographic_parity"))
-register(NamedConstraint("group_auc", GroupAUC, metric="group_auc"))
-register(NamedConstraint("equal_opportunity", EqualOpportunity, metric="equal_opportunity"))
-register(NamedConstraint("equalized_odds", EqualizedOdds, metric="equalized_odds"))
+register_constraint(NamedConstraint("statistical_parity", StatisticalParity, metric="statistical_parity"))
+register_constraint(NamedConstraint("demographic_parity", DemographicParity, metric="demographic_parity"))
+register_constraint(NamedConstraint("group_auc", GroupAUC, metric="group_auc"))
+register_constraint(NamedConstraint("equal_opportunity", EqualOpportunity, metric="equal_opportunity"))
+register_constraint(NamedConstraint("equalized_odds", EqualizedOdds, metric="equalized_odds"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from partialfair.constraints import Constraint
+from partialfair.constraints.base import Constraint
 from partialfair.constraints.surrogates import Surrogate
 from partialfair.data.groups import group_name
 from partialfair.data.intervals import as_interval_set, ranks_text
@@ -332,12 +332,12 @@ class FitResult:
         history = tuple(
             Record(int(step), int(passes), *measured) for step, passes, *measured in state["history"].tolist()
         )
-        stored = state.get("population")
+        stored = state["population"]
         self.__dict__.update(
             state,
             status=Status(state["status"]),
             history=history,
-            candidates=tuple(Candidate(*line) for line in state.get("candidates", ())),
+            candidates=tuple(Candidate(*line) for line in state["candidates"]),
             population=None if stored is None else Population(**stored),
         )
 

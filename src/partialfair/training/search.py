@@ -12,7 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from partialfair.constraints import Constraint, OnAGrid
+from partialfair.constraints.base import Constraint
+from partialfair.constraints.parity import OnAGrid
 from partialfair.optimization.problems import Certificate, Counts, Problem
 from partialfair.optimization.solvers import CUT_SHORT, Newton, Result, Status, decide_status
 from partialfair.training.adjoining import limit_adjoining

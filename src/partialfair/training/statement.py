@@ -13,7 +13,8 @@ from itertools import combinations
 
 import numpy as np
 
-from partialfair.constraints import Constraint, ConstraintBlock, check_compatible, join
+from partialfair.constraints.base import Constraint, check_compatible
+from partialfair.constraints.block import ConstraintBlock, join
 from partialfair.constraints.surrogates import Surrogate
 from partialfair.data.groups import Groups, enough, group_name, members_text
 from partialfair.data.intervals import band_weights

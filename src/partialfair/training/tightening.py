@@ -23,7 +23,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from partialfair.constraints import Constraint, OnAGrid, join
+from partialfair.constraints.base import Constraint
+from partialfair.constraints.block import join
+from partialfair.constraints.parity import OnAGrid
 from partialfair.constraints.surrogates import Ramp, Surrogate
 from partialfair.data.groups import group_name
 from partialfair.data.intervals import as_interval_set, ranks_text

@@ -32,7 +32,7 @@ from partialfair.estimators.path_fits import Listener, with_gap
 from partialfair.exceptions import InputError
 from partialfair.optimization.problems import Cells
 from partialfair.optimization.solvers import Status
-from partialfair.training import check_groups, group_constraints
+from partialfair.training.statement import check_groups, group_constraints
 from partialfair.trees.base_estimators import positive_rows, unwrap
 from partialfair.trees.ensembles import is_fitted
 from partialfair.trees.refitting import LeafSamples, evaluate, linear_estimator

@@ -17,14 +17,16 @@ from sklearn.utils import ClassifierTags, RegressorTags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from partialfair.constraints import Constraint
+from partialfair.constraints.base import Constraint
 from partialfair.data.samples import Samples
 from partialfair.estimators.base import PartialFairEstimator
 from partialfair.estimators.inputs import check_sample_groups
 from partialfair.estimators.parameters import FitTask, read_deadline, seed_of
 from partialfair.exceptions import InputError
 from partialfair.optimization.solvers import Record, Solver, Status
-from partialfair.training import EarlierFits, FitOptions, Offset
+from partialfair.training.options import FitOptions
+from partialfair.training.settings import EarlierFits
+from partialfair.training.units import Offset
 from partialfair.trees.alpha import choose_alpha, hold_out_rows
 from partialfair.trees.base_estimators import (
     check_model,

@@ -23,17 +23,19 @@ from scipy.special import expit
 from sklearn.base import is_regressor
 from sklearn.ensemble._forest import ForestClassifier
 
-from partialfair.constraints import Constraint
+from partialfair.constraints.base import Constraint
 from partialfair.data.samples import Samples
-from partialfair.estimators import PartialFairClassifier, PartialFairRegressor
+from partialfair.estimators.classifier import PartialFairClassifier
 from partialfair.estimators.parameters import read_deadline, read_task
 from partialfair.estimators.path_fits import TINY_TIME, scores_of
+from partialfair.estimators.regressor import PartialFairRegressor
 from partialfair.metrics.calibration import calibration_by_group
 from partialfair.metrics.partial import WorstGap
 from partialfair.optimization.objectives import read_loss
 from partialfair.optimization.problems import WeightedScores
-from partialfair.training import EarlierFits, Offset, measure_gap
-from partialfair.training.units import DeployedScores
+from partialfair.training.settings import EarlierFits
+from partialfair.training.statement import measure_gap
+from partialfair.training.units import DeployedScores, Offset
 from partialfair.trees.base_estimators import unwrap
 from partialfair.trees.ensembles import TreeEnsemble, ensemble_of
 from partialfair.utils.typing import ArrayLike, Floats, Ints

@@ -28,7 +28,8 @@ from partialfair import FitOptions, PartialFairClassifier, fairness_path, load_m
 from partialfair.estimators import population
 from partialfair.exceptions import InputError
 from partialfair.metrics import partial_statistical_parity_difference
-from partialfair.trees import PartialFairTrees, ensemble_of
+from partialfair.trees import PartialFairTrees
+from partialfair.trees.ensembles import ensemble_of
 from tests.solvers.problems import cp
 from tests.tree_models import GROW, answers_of, grown, mixed_table, target_of, words_for_holes
 
@@ -196,9 +197,9 @@ def test_clones_grow_anew_unless_frozen():
     model = grower(max_iter=3).fit(X, y)
     fresh = clone(PartialFairTrees(model, **QUICK))
     with pytest.raises(NotFittedError):
-        fresh.model.predict(X)
+        fresh.estimator.predict(X)
     kept = clone(PartialFairTrees(FrozenEstimator(model), **QUICK))
-    assert kept.model.estimator is model
+    assert kept.estimator.estimator is model
 
 
 def test_parameters_of_the_model_are_searched():
@@ -345,7 +346,7 @@ def test_copies_and_files_score_the_same(name, tmp_path):
     np.testing.assert_array_equal(loaded.decision_function(X), scores)
     np.testing.assert_array_equal(loaded.predict(X), trees.predict(X))
     assert loaded.result_.gap == trees.result_.gap
-    assert isinstance(loaded.model, FrozenEstimator)
+    assert isinstance(loaded.estimator, FrozenEstimator)
     assert clone(loaded).max_gap == 0.5
 
 

@@ -12,8 +12,9 @@ from sklearn import ensemble
 from partialfair.data.groups import encode_groups
 from partialfair.data.samples import Samples
 from partialfair.exceptions import InputError
-from partialfair.trees import PartialFairTrees, ensemble_of
+from partialfair.trees import PartialFairTrees
 from partialfair.trees.base_estimators import fit_trees
+from partialfair.trees.ensembles import ensemble_of
 from tests.tree_models import numbers, target_of
 
 X = numbers(600, 1)

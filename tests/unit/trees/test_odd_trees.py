@@ -18,7 +18,7 @@ from sklearn.ensemble import (
 )
 
 from partialfair.exceptions import InputError
-from partialfair.trees import TreeEnsemble, ensemble_of
+from partialfair.trees.ensembles import TreeEnsemble, ensemble_of
 from tests.tree_models import numbers, scores_with, target_of
 
 # LightGBM 4.6 gives arrays names of features, which scikit-learn then misses.

@@ -23,7 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 
 from partialfair.exceptions import InputError
-from partialfair.trees import check_settings, ensemble_of
+from partialfair.trees.ensembles import check_settings, ensemble_of
 from tests.tree_models import numbers, target_of
 
 X = numbers(300, 1)
