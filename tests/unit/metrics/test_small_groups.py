@@ -98,7 +98,7 @@ def test_merged_groups_are_ranked_as_one():
     assert merged.to_frame().equals(direct.to_frame())
     assert merged.small_groups == ()
     assert [group.group for group in merged.merged_groups] == [*"cde"]
-    assert "3 of 5 groups judged together as 'small groups'" in repr(merged)
+    assert "3 of 5 groups evaluated together as 'small groups'" in repr(merged)
     assert merged.to_frame(by="group").loc["small groups", "n"] == 35
     # Together still too few: each is listed.
     few = report(*people(200, 200, 4, 3)[:2], small_groups="merge")
