@@ -1,4 +1,5 @@
 # The names of `partialfair.extension`, once: type checkers follow these imports, and the module reads them.
+from partialfair.cli.help import HelpfulCommand as HelpfulCommand
 from partialfair.cli.options import OUTPUT as OUTPUT
 from partialfair.cli.options import AsJson as AsJson
 from partialfair.cli.output import PlainTable as PlainTable

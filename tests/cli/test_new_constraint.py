@@ -146,7 +146,7 @@ def test_the_command_line_trains_by_it_and_reports_it(run, applicants, tmp_path,
     assert data_of((tmp_path / "train.html").read_text())["models"][1]["audited"][NAME][0] == TITLE
     record = run("train", *table, "--max-gap", 5, "--test-size", 0, "--json").json
     rows = record["models"]["with the constraint"]["training"]["metrics"]
-    assert record["fit"]["exact_training_gap"] == pytest.approx(rows[NAME]["gap"])
+    assert record["fit"]["training_gap"] == pytest.approx(rows[NAME]["gap"])
     assert rows[NAME]["gap"] == pytest.approx(100 * rows["demographic_parity"]["gap"])
     assert rows[NAME]["gap"] <= 5
     outcome = run("path", *table, "--max-gaps", "5,20", "--report", "path.html")
@@ -204,7 +204,7 @@ class NoThreshold(Constraint):
         (NamedConstraint("mine", dict, "statistical_parity"), "needs a subclass of Constraint"),
         (NamedConstraint("none", NoThreshold, "statistical_parity"), "'none' cannot be a constraint's name"),
         (NamedConstraint("no name", NoThreshold, "statistical_parity"), "'no name' cannot be a constraint's"),
-        (NamedConstraint("mine", NoThreshold, "mine"), "'mine' bounds 'mine', which is no metric"),
+        (NamedConstraint("mine", NoThreshold, "mine"), "'mine' bounds 'mine', which is not a metric"),
         (NamedConstraint("mine", NoThreshold, "demographic_parity"), "NoThreshold has no such field"),
         (NamedConstraint(NAME, NoThreshold, "statistical_parity"), "a name has one class"),
         (NamedConstraint("mine", StatisticalParity, "statistical_parity"), "a class has one name"),

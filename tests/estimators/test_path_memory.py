@@ -12,7 +12,7 @@ from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.training.settings import EarlierFits
 
 INTERVAL = (0.1, 0.6)
-SOLVES = ("going on", "surrogate constraints", "correction", "more steps")
+SOLVES = ("warm start", "surrogate constraints", "correction", "more steps")
 
 
 @pytest.fixture(scope="module")

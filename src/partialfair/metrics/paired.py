@@ -130,7 +130,7 @@ class GapComparison:
 
     Attributes
     ----------
-    rows
+    metrics
         One `GapDifference` per metric.
     omitted
         Metrics that could not be computed for both models, with the reasons.
@@ -138,14 +138,14 @@ class GapComparison:
         The settings.
     """
 
-    rows: tuple[GapDifference, ...]
+    metrics: tuple[GapDifference, ...]
     omitted: dict[str, str]
     confidence: float
     n_resamples: int
 
     def __getitem__(self, metric: str) -> GapDifference:
         """Return the row of one metric; the error for a missing one gives the reason."""
-        for row in self.rows:
+        for row in self.metrics:
             if row.metric == metric:
                 return row
         raise KeyError(f"{metric}: {self.omitted.get(metric, 'no such metric')}")
@@ -154,15 +154,16 @@ class GapComparison:
         """Return one row per metric."""
         import pandas as pd
 
-        lines = [{**asdict(row), "verdict": row.verdict} for row in self.rows]
+        lines = [{**asdict(row), "verdict": row.verdict} for row in self.metrics]
         columns = [*GapDifference.__dataclass_fields__, "verdict"]
         return pd.DataFrame(lines, columns=columns).set_index("metric")
 
     def __repr__(self) -> str:
         shown = "; ".join(
-            f"{row.metric} {METRICS[row.metric].text(row.difference)}, {row.verdict}" for row in self.rows[:1]
+            f"{row.metric} {METRICS[row.metric].text(row.difference)}, {row.verdict}"
+            for row in self.metrics[:1]
         )
-        return f"<GapComparison of {len(self.rows)} metrics: {shown}>"
+        return f"<GapComparison of {len(self.metrics)} metrics: {shown}>"
 
     def __str__(self) -> str:
         return f"{self!r}\n{self.to_frame().to_string()}"

@@ -193,7 +193,7 @@ def _read_linear_model(model: Any) -> ExportedModel:
 def _read_adjuster(model: PartialParityAdjuster) -> ExportedModel:
     check_is_fitted(model, "maps_")
     inner = ExportedModel(lambda graph, rows: rows.table, None)
-    if model.scorer is not None:
+    if model.estimator is not None:
         inner = _read_scorer(model)
     return replace(
         inner,

@@ -133,5 +133,5 @@ def test_changes_of_other_models_are_refused():
     report = fairness_report(
         None, scores["model 0"], sensitive_features=groups, interval=(0.1, 0.4), n_resamples=100
     )
-    with pytest.raises(InputError, match="the changes are of the models"):
+    with pytest.raises(InputError, match="changes has the models"):
         audit_page({"model 0": report, "other": report}, changes=changes)

@@ -216,7 +216,7 @@ def test_categories_whose_names_xgboost_garbles_are_refused():
     if (model.predict(table) == y).all():
         check(model, table)
         return
-    with pytest.raises(InputError, match="XGBClassifier mixes up the categories of column 1"):
+    with pytest.raises(InputError, match="XGBClassifier confuses the categories of column 1"):
         ensemble_of(model)
 
 
