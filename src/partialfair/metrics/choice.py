@@ -193,7 +193,7 @@ def choose_interval(
         ]
         raise InputError(
             f"{'only 1' if large else 'none'} of {len(scored)} groups has at least {min_group_size:g} "
-            f"effective members inside an interval {short_percent(width)} wide, and a gap needs two; too "
+            f"effective members in an interval {short_percent(width)} wide, and a gap needs two; too "
             f"small: {listed(sizes)}; widen it, or lower min_group_size"
         )
     scored = replace(scored, groups=tuple(large))

@@ -32,7 +32,7 @@ N_RANKS = 201
 FEWEST_RANKS = 21
 
 
-# How far slopes continue beyond the ends of an interval (`Resamples.passed_linearised`) for a mean over it.
+# How far slopes continue beyond the ends of an interval (`Resamples.passed_linearized`) for a mean over it.
 # The ends matter less for a mean than for a difference at one threshold: with slopes that continue as far as
 # for the latter, its standard deviation would be up to twice too large.
 _OF_A_MEAN: dict[str, Any] = {"beyond": 0.0, "fading": 0.5}
@@ -42,7 +42,7 @@ def statistical_parity(resamples: Resamples, setting: Setting) -> Differences:
     """Differences of conditional distributions at thresholds, or of ranks at ranks in the interval."""
     if setting.gap_scale == "absolute":
         return _rank_differences(resamples)
-    curves = stack_curves(resamples, resamples.passed_linearised)
+    curves = stack_curves(resamples, resamples.passed_linearized)
     pairs = np.array(list(resamples.scored.pairs()))
     n_cells = np.diff(curves.offsets) - 1
 
@@ -87,7 +87,7 @@ def demographic_parity(resamples: Resamples, setting: Setting) -> Differences:
 
 def group_auc(resamples: Resamples, setting: Setting) -> Differences:
     """``Pr(s > s') + ½ Pr(s = s') − ½`` inside the intervals of each pair."""
-    passed = partial(resamples.passed_linearised, **_OF_A_MEAN)
+    passed = partial(resamples.passed_linearized, **_OF_A_MEAN)
     pairs = np.array(list(resamples.scored.pairs()))
     add_chances = _chances(resamples, passed, passed)
 
@@ -182,7 +182,7 @@ def _selected(resamples: Resamples, setting: Setting, label: bool | None) -> lis
         if label is not None and setting.rank_within == "group":
             proportions.append(_selected_of_label(resamples, k, setting, label))
             continue
-        passed = resamples.passed_linearised(k, label)
+        passed = resamples.passed_linearized(k, label)
         n_above = n_cells_above(resamples, k, setting)
         selected = passed[n_above - 1] if n_above else np.zeros(passed.shape[1])
         scale = group.interval.measure if setting.gap_scale == "absolute" else 1.0
@@ -194,7 +194,7 @@ def _selected_of_label(resamples: Resamples, k: int, setting: Setting, positive:
     """Ranks within the group: a cell's fraction of the interval is split over labels by their weight."""
     all_weights, labelled = resamples.weights(k), resamples.weights(k, positive)
     fraction = np.divide(labelled, all_weights, out=np.zeros_like(all_weights), where=all_weights > 0)
-    passed = resamples.passed_linearised(k, **_OF_A_MEAN)
+    passed = resamples.passed_linearized(k, **_OF_A_MEAN)
     in_band = np.diff(passed, axis=0, prepend=0.0) * fraction
     selected = in_band[: n_cells_above(resamples, k, setting)].sum(axis=0)
     if setting.gap_scale == "absolute":

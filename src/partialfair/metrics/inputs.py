@@ -332,8 +332,7 @@ def check_threshold(threshold: Any) -> None:
 
 
 def ranked_threshold(scored: ScoredGroups, threshold: Any) -> float:
-    """Return a threshold in original units as one on the scores of ``scored``; raise unless it is a
-    number."""
+    """Return a threshold in original units as one on the scores of ``scored``, after checking it."""
     check_threshold(threshold)
     return oriented(float(threshold), scored.higher_is_better)
 

@@ -80,7 +80,7 @@ class Resamples:
     draws
         One for each group.
     clipped
-        Whether draws of `passed_linearised` are clipped at the ends of the interval, as the proportions are.
+        Whether draws of `passed_linearized` are clipped at the ends of the interval, as the proportions are.
     """
 
     scored: ScoredGroups
@@ -118,7 +118,7 @@ class Resamples:
         """Fraction of the group's interval above the threshold below each of its cells."""
         return self.scored.groups[k].interval.passed(self.ranks(k, positive))
 
-    def passed_linearised(
+    def passed_linearized(
         self, k: int, positive: bool | None = None, *, beyond: float = 2.0, fading: float = 2.0
     ) -> Floats:
         """As `passed`, but with draws that follow the slope 1/m in and near the interval instead of clipping.

@@ -49,7 +49,7 @@ def test_small_groups_are_listed_and_never_silently_dropped():
     assert judged["statistical_parity"].gap == wanted
     assert "2 of 5 groups too small to evaluate" in repr(judged)
     frame = judged.to_frame(by="group")
-    assert frame["judged"].to_dict() == {"a": True, "b": True, "e": True, "c": False, "d": False}
+    assert frame["evaluated"].to_dict() == {"a": True, "b": True, "e": True, "c": False, "d": False}
     assert frame.loc["d", "n_in_interval"] == 9
     with pytest.warns(SmallGroupWarning) as caught:
         fairness_report(None, scores, sensitive_features=groups, interval=INTERVAL, random_state=0)
