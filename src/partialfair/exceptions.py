@@ -190,7 +190,7 @@ class SurrogateWarning(UserWarning):
 
     See Also
     --------
-    UninformativeModelWarning : The model is no better than a constant.
+    UninformativeModelWarning : The model does not improve on a constant.
 
     Examples
     --------

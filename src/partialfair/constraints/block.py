@@ -1,4 +1,4 @@
-"""A constraint tied to rows, with its thresholds θ, and several of them together."""
+"""Constraints applied to rows, with their thresholds θ, and joined constraints."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _MEDIAN = np.array([0.5])
 
 
 class Ranks(Protocol):
-    """Where scores stand in their groups: all that is needed of scores to place thresholds."""
+    """Ranks of scores in their groups, from which thresholds are placed."""
 
     def at(self, group: int, ranks: Floats) -> Floats:
-        """Return the scores at which shares ``ranks`` of a group's weight have been passed from the top."""
+        """Return the scores at the given ranks from the top of a group, as fractions of its weight."""
 
 
 RanksOf: TypeAlias = Callable[[int], Ranks]
@@ -35,13 +35,13 @@ class Thresholds:
     Attributes
     ----------
     starts : (n,)
-        Where they start if all scores are 0.
+        Start values if all scores are 0.
     keys : (n,)
-        What each is for: by these the thresholds of two blocks of a constraint are matched, as where a grid
+        Keys by which the thresholds of two blocks of a constraint are matched, for instance after a grid has
         gained a point. By default 0, 1, 2, ...
     ranks : (n, n_groups) or None
         For each threshold a rank from the top in each group of the bank: the mean of the groups' scores at
-        these ranks is a good threshold. Without any, ``starts`` move along with the median score.
+        these ranks is a good threshold. Without ranks, ``starts`` are shifted by the median score.
     n_groups
         Number of groups of the bank; blocks fill it in.
     """
@@ -63,7 +63,7 @@ class Thresholds:
                 f"ranks of {starts.size} thresholds must be of shape ({starts.size}, n_groups), "
                 f"not {self.ranks.shape}"
             )
-        # Frozen, but for what the constructor normalises.
+        # Frozen, except for values that the constructor converts.
         object.__setattr__(self, "starts", starts)
         object.__setattr__(self, "keys", keys)
 
@@ -82,15 +82,15 @@ class Thresholds:
         if not self.n:
             return np.empty(0)
         ranks = ranks_of(bank)
-        if self.ranks is None:  # nothing is known but where they are for scores of 0: move along
+        if self.ranks is None:  # without ranks, shift the starts
             medians = [float(ranks.at(k, _MEDIAN)[0]) for k in range(self.n_groups)]
             return np.asarray(self.starts + np.mean(medians))
-        # Groups whose bands overlap at a rank have a common threshold near their scores at it.
+        # Groups whose bands overlap at a rank have a common threshold near their scores at this rank.
         by_group = [ranks.at(k, self.ranks[:, k]) for k in range(self.ranks.shape[1])]
         return np.asarray(np.stack(by_group, axis=1).mean(axis=1))
 
     def continued(self, before: Thresholds, theta: Floats, ranks_of: RanksOf, bank: int = 0) -> Floats:
-        """Return the values that thresholds had before, by their keys, and suitable ones for new keys.
+        """Return the previous values of thresholds, by their keys, and suitable values for new keys.
 
         Parameters
         ----------
@@ -101,7 +101,7 @@ class Thresholds:
         ranks_of, bank
             Ranks of the scores now, and which bank these are the thresholds of.
         """
-        # Where nothing is new no score is looked at, which would be a pass over the data.
+        # Without new keys no scores are needed, which would be a pass over the data.
         known = dict(zip(before.keys, theta.tolist(), strict=True))
         if all(key in known for key in self.keys):
             return np.array([known[key] for key in self.keys])
@@ -113,7 +113,7 @@ class Thresholds:
 class JoinedThresholds:
     """The free thresholds of several banks in a row, one `Thresholds` for each bank.
 
-    Each looks at the ranks of its own bank's members, and keys are matched within a bank only.
+    Each uses the ranks of its own bank's members, and keys are matched within a bank only.
     """
 
     by_bank: tuple[Thresholds, ...]
@@ -125,7 +125,7 @@ class JoinedThresholds:
 
     @property
     def starts(self) -> Floats:
-        """Where all of them start if all scores are 0: (n,)."""
+        """Start values of all thresholds if all scores are 0: (n,)."""
         return np.concatenate([np.empty(0), *(thresholds.starts for thresholds in self.by_bank)])
 
     def at(self, ranks_of: RanksOf) -> Floats:
@@ -134,7 +134,7 @@ class JoinedThresholds:
         return np.concatenate([np.empty(0), *values])
 
     def continued(self, before: JoinedThresholds, theta: Floats, ranks_of: RanksOf) -> Floats:
-        """Return the values that thresholds had before, and suitable ones for new keys, bank by bank."""
+        """Return the previous values of thresholds, and suitable values for new keys, bank by bank."""
         if len(before.by_bank) != len(self.by_bank):
             raise InputError("only thresholds of the same constraints can be continued")
         values, first = [np.empty(0)], 0
@@ -147,22 +147,21 @@ class JoinedThresholds:
 
 @dataclass(frozen=True, eq=False)
 class ConstraintBlock:
-    """One constraint tied to data.
+    """One constraint applied to rows.
 
     Attributes
     ----------
     bank
         Convex atoms of the scores and of the block's own thresholds θ.
     members
-        Who counts in the bank, and how much, as `groups.members_of` returns; a tuple for a `JoinedBank`. None
-        where rows hold them elsewhere.
+        The members of the bank and their weights, as `groups.members_of` returns; a tuple for a `JoinedBank`.
+        None where they are stored with the rows.
     system
         The functions ``f_i ≤ 0`` of the atoms.
     names
-        What each f_i says, for messages: "at least 10% of Women above θ₃".
+        Description of each f_i, for messages: "at least 10% of Women above θ₃".
     thresholds
-        Where the bank's free thresholds start, and how they follow scores; for a `JoinedBank` those of each
-        of its banks, `JoinedThresholds`.
+        Start values and updates of the bank's free thresholds; for a `JoinedBank` a `JoinedThresholds`.
     """
 
     bank: AtomBank
@@ -193,13 +192,13 @@ class ConstraintBlock:
         self._fill_thresholds()
 
     def _check_members(self) -> None:
-        """Refuse members that are not those of the banks, or not all of the same rows."""
+        """Raise `InputError` for members that do not fit the banks, or of different numbers of rows."""
         n_banks = len(self.joined_bank.banks)
         expected = f"a tuple of {n_banks} Members" if isinstance(self.bank, JoinedBank) else "Members"
         fits = isinstance(self.members, tuple) == isinstance(self.bank, JoinedBank)
         if not fits or len(self.all_members) != n_banks:
             raise InputError(f"members of a constraint on {type(self.bank).__name__} must be {expected}")
-        # Banks of one constraint may count other members, but all look at the same rows.
+        # Banks of one constraint may have different members, but of the same rows.
         sizes = set()
         for members in self.all_members:
             if not isinstance(members, Members):
@@ -215,7 +214,7 @@ class ConstraintBlock:
             )
 
     def _fill_thresholds(self) -> None:
-        """Tell thresholds of how many groups they are, and refuse those that do not fit the banks."""
+        """Set the number of groups of thresholds; raise `InputError` if they do not fit the banks."""
         banks, given = self.joined_bank.banks, self.thresholds
         joined = isinstance(given, JoinedThresholds)
         if not given.n and not joined:
@@ -251,12 +250,12 @@ class ConstraintBlock:
 
     @cached_property
     def joined_bank(self) -> JoinedBank:
-        """The bank, as one of banks in a row."""
+        """The bank as a `JoinedBank`."""
         return self.bank if isinstance(self.bank, JoinedBank) else JoinedBank((self.bank,))
 
     @property
     def all_members(self) -> tuple[Members, ...]:
-        """Members of each bank of `joined_bank`; none where rows hold them elsewhere."""
+        """Members of each bank of `joined_bank`; empty where they are stored with the rows."""
         if self.members is None:
             return ()
         return self.members if isinstance(self.members, tuple) else (self.members,)
@@ -271,21 +270,21 @@ class ConstraintBlock:
         return JoinedThresholds((self.thresholds,))
 
     def raised(self, by: Floats) -> ConstraintBlock:
-        """Return the functions ``f_i + by_i``: what is allowed at one point is not what is at another."""
-        # The same terms with other constants: nothing has to be tied to rows anew.
+        """Return the block with the functions ``f_i + by_i``."""
+        # The same terms with other constants, on the same rows.
         pairs = zip(self.system.functions, by.tolist(), strict=True)
         system = DCSystem(tuple(function + value for function, value in pairs), self.system.n_atoms)
         return replace(self, system=system)
 
     def without_members(self) -> ConstraintBlock:
-        """Return the functions alone, of a `JoinedBank`: rows, in shards, hold the members."""
+        """Return the block of a `JoinedBank` without members, which shards of rows store."""
         return ConstraintBlock(self.joined_bank, None, self.system, self.names, self.joined_thresholds)
 
 
 def join(blocks: Sequence[ConstraintBlock]) -> ConstraintBlock:
     """Return any number of constraints on the same rows as one; each has thresholds of its own.
 
-    Blocks that are already joined are taken apart: no bank of the result is itself a `JoinedBank`.
+    Joined blocks are split first: no bank of the result is itself a `JoinedBank`.
     """
     bank = JoinedBank(tuple(bank for block in blocks for bank in block.joined_bank.banks))
     # Atoms of a block follow those of the blocks before it.

@@ -67,7 +67,7 @@ class GroupAUC(Constraint):
     ) -> ConstraintBlock:
         """Return two functions per pair of groups: M at most ½ + κ, and at least ½ − κ."""
         intervals = self.intervals(groups)
-        # The set of ranks is the signed sum of tops: +1 for upper and −1 for lower ends of its intervals.
+        # The interval is the signed sum of tops: +1 for upper and −1 for lower ends of its intervals.
         ends = [
             {end: sign for low_high in part.parts for end, sign in zip(low_high, (-1, 1), strict=True)}
             for part in intervals
@@ -89,7 +89,7 @@ class GroupAUC(Constraint):
                     both = atom(bank.plus(position, top, bottom)) - atom(bank.minus(position, top, bottom))
                     mean = mean + (-ends[k][b] * ends[other][r]) * both
             mean = (1 / (intervals[k].measure * intervals[other].measure)) * mean
-            # |M − ½| ≤ κ as two functions, each with a linearisation of its own.
+            # |M − ½| ≤ κ as two functions, each with its own linearization.
             functions += [mean - (0.5 + self.kappa), -mean + (0.5 - self.kappa)]
             for ahead, behind in ((k, other), (other, k)):
                 names.append(

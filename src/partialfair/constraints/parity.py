@@ -27,11 +27,11 @@ from partialfair.utils.text import short_percent
 from partialfair.utils.typing import Floats, GapScale
 
 _SAME_POINT = 1e-6
-"""Points that are closer state the same."""
+"""Points that are closer are duplicates."""
 _VACUOUS = 1e-9
-"""A bound on a share that is so close to 0 or 1 states nothing."""
+"""A bound on a proportion that is this close to 0 or 1 is vacuous."""
 _INSIDE = 1e-6
-"""Levels of a surrogate stay so far from 0 and 1, which some reach only at infinity."""
+"""Distance of a surrogate's levels from 0 and 1, which some reach only at infinity."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ class StatisticalParity(Constraint):
                 if highs[j, k] < 1 - _VACUOUS:  # nor above 1
                     functions.append(factors[k] * (mean - highs[j, k]))
                     names.append(f"at most {short_percent(highs[j, k])} of {name} ahead of threshold {j + 1}")
-        # Scores 0: every group has mean σ(−θ), put into the middle of the band that all groups share.
+        # Scores 0: every group has the mean σ(−θ), which is placed in the middle of the common band.
         middles = np.clip((lows.max(axis=1) + highs.min(axis=1)) / 2, _INSIDE, 1 - _INSIDE)
         starts = np.array([-surrogate.level(float(middle)) for middle in middles])
         return ConstraintBlock(
@@ -223,7 +223,7 @@ class StatisticalParity(Constraint):
     def bands(self, points: Floats, groups: Groups) -> tuple[Floats, Floats]:
         """Return the lower and upper rank of some points in each group, (n_points, n_groups) each."""
         intervals, kappa = self.intervals(groups), self.kappa
-        # Bands of width κ of the group's ranks, or of shares of its interval.
+        # Width κ: of the group's ranks, or of fractions of its interval.
         if self.gap_scale == "absolute":
             lows = np.tile(points[:, None], (1, len(intervals)))
             return lows, lows + kappa
@@ -309,7 +309,7 @@ class AtThreshold(Constraint):
                 share = share + below - maximum(Affine((minus,)), Affine((plus,), -high))
             shares.append((1.0 if self.gap_scale == "absolute" else 1.0 / interval.measure) * share)
         functions, names = [], []
-        # No share exceeds the interval's measure: with a larger κ nothing is to be bounded.
+        # No proportion exceeds the interval's measure: a larger κ cannot bind.
         most = intervals[0].measure if self.gap_scale == "absolute" else 1.0
         for k, other in permutations(range(n_groups), 2) if self.can_bind(most) else ():
             functions.append(shares[k] - shares[other] - self.kappa)

@@ -32,13 +32,13 @@ __all__ = [
 ]
 
 _ROWS_AT_ONCE = 4096
-"""Rows of a dense matrix of slopes or bends at a time: so many stay in the cache."""
+"""Rows of a dense matrix of slopes or bends at a time, which fit into the cache."""
 
 Terms: TypeAlias = Callable[[float], tuple[float, float, float, float]]
 """Compiled ``x → (σ⁺(x), σ⁻(x), a slope of σ⁺ at x, a slope of σ⁻ at x)`` for width 1."""
 
 
-# Inlined: numba caches a caller that holds these loops, not one that passes a function along.
+# Inlined: numba caches a caller that contains these loops, not one that passes a function.
 @njit(inline="always", nogil=True)
 def _means(
     terms: Terms, width: float, scores: Floats, weights: Floats, codes: Ints, thetas: Floats, n_groups: int
@@ -182,8 +182,8 @@ class Surrogate:
     """A surrogate of some width: ``σ_s(x) = σ(x / s)``.
 
     A new surrogate is a subclass with compiled ``terms`` and an entry in ``SURROGATES``. The loops over
-    scores are compiled for it in each process, unless it brings ``kernels`` that numba can cache. If its
-    parts have ``kinks``, naming them lets solvers and KKT certificates treat them exactly.
+    scores are compiled for it in each process, unless it has ``kernels`` that numba can cache. If its parts
+    have kinks, solvers and KKT certificates use those listed in ``kinks`` exactly.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ class Surrogate:
         return both[:, 0].reshape(np.shape(x)), both[:, 1].reshape(np.shape(x))
 
     def pieces(self, thetas: Floats) -> Pieces | None:
-        """Return the polynomials that the parts are between the edges of all thresholds, if they are."""
+        """Return the polynomials of the parts between the edges of all thresholds, or None without such."""
         return None
 
     def level(self, share: float) -> float:
@@ -262,7 +262,7 @@ class Surrogate:
     ) -> Floats:
         """Return second derivatives of ``Σ coefficients · means`` in all ``s_i − θ_j``: (n, n_thetas).
 
-        Kinks have none; differences of slopes a fifth of the width apart tell how many kinks there are.
+        Kinks have none; differences of slopes over a fifth of the width approximate their density.
         """
         loop = self._loop("bends", _bends)
         return np.asarray(loop(self.width, self._reach, coefficients, scores, weights, codes, thetas))
@@ -275,13 +275,13 @@ class Surrogate:
         """Return ``Σ_m weights[c, m] φ(targets_i − sources_m)`` for φ = σ⁺ and σ⁻: (2, n_columns, n_targets).
 
         For order 1 and 2 φ is the first and the (smoothed) second derivative of those. Targets and sources
-        are ascending. O(n_targets · n_sources), unless a surrogate knows better.
+        are ascending. O(n_targets · n_sources), unless a surrogate has a faster method.
         """
         loop = self._loop("pair_sums", _pair_sums)
         return np.asarray(loop(order, self.width, self._reach, targets, sources, weights))
 
     def _loop(self, name: str, generic: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the compiled loop that the surrogate brings, or the generic one with its terms."""
+        """Return the compiled loop of the surrogate, or the generic one with its terms."""
         if self.kernels is not None:
             own: Callable[..., Any] = getattr(self.kernels, name)
             return own
@@ -289,7 +289,7 @@ class Surrogate:
 
     @property
     def _reach(self) -> float:
-        """Over how many widths on both sides bends are averaged."""
+        """Number of widths on both sides over which bends are averaged."""
         return 0.1 if self.kinks else 1e-3
 
 
@@ -306,7 +306,7 @@ def _ramp_pieces(thetas: bytes, width: float, rounding: float) -> Pieces:
 
 
 class _HingeRamp(Surrogate):
-    """What ramps share: all their sums come from sums over the scores between two edges."""
+    """Base class of ramps: all sums are computed from sums over the scores between two edges."""
 
     rounding: ClassVar[float]
 
@@ -351,7 +351,7 @@ class _HingeRamp(Surrogate):
         # Functions of one difference: the pieces for a threshold at 0.
         pieces = self.pieces(np.zeros(1))
         polynomials = (pieces.values, pieces.slopes, pieces.bends[None])[order]
-        # Edges that matter for other derivatives only would be passed in vain.
+        # Edges that matter only for other derivatives are skipped.
         real = (polynomials[:, 1:] != polynomials[:, :-1]).any(axis=(0, 2))
         edges, polynomials = pieces.edges[real], polynomials[:, np.append(True, real)]
         return np.asarray(sums_of_differences(edges, polynomials, targets, sources, weights))
@@ -393,7 +393,7 @@ class RoundedRamp(_HingeRamp):
     """The ramp with corners rounded by parabolas, over a quarter of a width on both sides.
 
     As good a surrogate of the indicator as the ramp, and without its kinks, one per score and threshold,
-    which make up most of the work of a solver.
+    which take most of a solver's run time.
     """
 
     terms: ClassVar[Terms] = staticmethod(_rounded_terms)
@@ -407,7 +407,7 @@ def _sigmoid_terms(x: float) -> tuple[float, float, float, float]:
     slope = value * (1.0 - value)
     if x <= 0:  # convex up to 0: all of it is σ⁺
         return value, 0.0, slope, 0.0
-    # Beyond, σ⁺ is the tangent at 0, and what σ lacks of it is σ⁻.
+    # Beyond, σ⁺ is the tangent at 0, and σ⁻ its difference from σ.
     return 0.5 + x / 4, 0.5 + x / 4 - value, 0.25, 0.25 - slope
 
 
@@ -467,7 +467,7 @@ SURROGATES: dict[str, type[Surrogate]] = {"ramp": Ramp, "rounded_ramp": RoundedR
 
 
 def surrogate(name: str | Surrogate, width: float = 1.0) -> Surrogate:
-    """Return the surrogate of that name and width; one that is already built is returned as it is."""
+    """Return the surrogate of that name and width; an instance is returned unchanged."""
     if isinstance(name, Surrogate):
         return name
     check_choice(name, "surrogate", SURROGATES)

@@ -1,4 +1,4 @@
-"""Stores categorical columns as integer codes: one-hot data without the ones and the zeros."""
+"""Categorical columns stored as integer codes instead of one-hot columns."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _MOST_LEVELS = np.iinfo(np.uint16).max + 1
 class CategoricalCodes:
     """A table of categorical columns, stored as the position of each value among its column's levels.
 
-    Row ``i`` of the one-hot matrix has its ones in columns ``offsets[j] + codes[i, j]``; nothing else is
-    stored, which is 2 bytes a cell where a CSR matrix takes 12.
+    Row ``i`` of the one-hot matrix has its ones in columns ``offsets[j] + codes[i, j]``; only the codes are
+    stored, with 2 bytes per cell instead of 12 of a CSR matrix.
 
     Parameters
     ----------
@@ -78,11 +78,11 @@ class CategoricalCodes:
         Parameters
         ----------
         frame
-            Columns of any type; missing values are errors.
+            Columns of any type; missing values raise `InputError`.
         categories
-            The levels of each column by its name, so that new rows get the codes of old ones; a value
-            that is not among them is an error. By default the sorted values that occur (for a pandas
-            categorical column its own categories).
+            The levels of each column by its name, so that codes are consistent between frames; other values
+            raise `InputError`. By default the sorted values that occur (for a pandas categorical column its
+            own categories).
         """
         names = tuple(str(name) for name in frame.columns)
         _check_names(names)
@@ -130,7 +130,7 @@ class CategoricalCodes:
         from scipy import sparse
 
         n_rows, n_columns = self.codes.shape
-        # Half the memory where 32 bits are enough, and what scikit-learn's compiled code takes.
+        # Half the memory where 32 bits are enough, and the type of scikit-learn's compiled code.
         index_type = np.int32 if self.codes.size <= np.iinfo(np.int32).max else np.int64
         indices = (self.codes + self.offsets.astype(index_type)).ravel()
         starts = np.arange(n_rows + 1, dtype=index_type) * n_columns
@@ -166,7 +166,7 @@ def _encode(
 
     codes: npt.NDArray[np.integer[Any]]
     if levels is not None:
-        _check_levels(name, levels)  # pandas would refuse a repeated level in its own words
+        _check_levels(name, levels)  # before pandas raises its own error for a repeated level
         codes = pd.Index(levels).get_indexer(pd.Index(column))
     else:
         if isinstance(column.dtype, pd.CategoricalDtype):
@@ -174,7 +174,7 @@ def _encode(
         else:
             codes, found = pd.factorize(column, sort=True)
             levels = np.asarray(found)
-        _check_levels(name, levels)  # before the codes are narrowed, which would wrap those that do not fit
+        _check_levels(name, levels)  # before codes are converted to fewer bits, which would wrap
     unknown = np.flatnonzero(codes < 0)
     if unknown.size:
         row = int(unknown[0])

@@ -1,4 +1,4 @@
-"""Finds out what a column of a table holds: numbers, categories, or what cannot be a feature."""
+"""Infers the kind of a column of a table: numbers, categories, or not usable as a feature."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from partialfair.exceptions import InputError
 from partialfair.utils.typing import Floats
 
 MAX_LEVELS = 100
-"""More different texts than this and a column is not a set of categories (names, say)."""
+"""A column with more different texts is not treated as categories; it may contain names."""
 
 _GAPS = frozenset({"NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?"})
-"""What tables hold in a column of numbers where there is none."""
+"""Texts for missing values in columns of numbers."""
 
 _DATE = (
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([ T].*)?"
@@ -27,7 +27,7 @@ _DATE = (
 _DECIMAL_COMMA = r"[+-]?\d+,\d+"
 _PLAIN = (str, bool, int, float, np.generic, Decimal)
 _FEW = 20
-"""So few different values say too little about a column: codes, names and numbers look the same."""
+"""With so few different values, codes, names and numbers cannot be distinguished."""
 
 LARGEST = 1e75
 """Largest number of a feature, and one over the least range: squares can be added up, and quotients taken."""
@@ -36,10 +36,10 @@ _NAMES_OF_IDS = frozenset(
     {"id", "ids", "uuid", "guid", "identifier", "person", "patient", "customer", "client", "applicant"}
     | {"user", "member", "household", "student", "employee", "account"}
 )
-"""Words in names of columns that say who a row is, or which rows belong together."""
+"""Words in names of columns of identifiers or clusters."""
 
 _NEARLY_ALL = 0.95
-"""Whole numbers that differ in so large a share of the rows are perhaps names of the rows."""
+"""Fraction of different whole numbers from which they may be identifiers."""
 
 
 def as_text(values: pd.Series, *, strip: bool = True) -> pd.Series:
@@ -56,7 +56,7 @@ def as_text(values: pd.Series, *, strip: bool = True) -> pd.Series:
 
 @dataclass(frozen=True)
 class Kind:
-    """What a column holds: numbers, categories, or trouble."""
+    """The kind of a column: numbers, categories, or neither, with the reason."""
 
     numbers: bool = False
     trouble: str | None = None
@@ -64,7 +64,7 @@ class Kind:
 
 
 def kind_of(values: pd.Series, is_category: bool) -> Kind:
-    """Find out what a column holds; numbers may be codes, and hence categories."""
+    """Infer the kind of a column; numbers may be codes, and hence categories."""
     dtype = values.dtype
     if values.isna().all():
         return Kind(trouble="is empty")
@@ -104,7 +104,7 @@ def _kind_of_numbers(values: pd.Series) -> Kind:
 
 
 def _hint_of_identifier(values: pd.Series, numbers: Floats) -> str | None:
-    """Say that numbers look like codes or like names of rows, of which a mean means nothing."""
+    """Return a hint that numbers look like codes or identifiers, or None."""
     if not (pd.api.types.is_bool_dtype(values.dtype) or pd.api.types.is_numeric_dtype(values.dtype)):
         different = pd.Series(as_text(values).dropna().unique(), dtype=object)
         padded = different[different.str.fullmatch(r"0\d+")]
@@ -119,7 +119,7 @@ def _hint_of_identifier(values: pd.Series, numbers: Floats) -> str | None:
     if not is_whole or n_different <= _FEW:
         return None
     counted = f"column {values.name!r} has {n_different:,} different whole numbers in {row_count(len(known))}"
-    # Names of columns decide where numbers repeat: most whole numbers that repeat are amounts.
+    # Names of columns decide where numbers repeat, because most repeated whole numbers are amounts.
     repeats = n_different < len(known)
     if repeats and not _NAMES_OF_IDS.isdisjoint(re.findall(r"[a-z]+", _words(str(values.name)))):
         return (
@@ -140,7 +140,7 @@ def _kind_of_levels(text: pd.Series, note: str | None = None) -> Kind:
     n_different = text.nunique()
     if n_different > MAX_LEVELS or (n_different > _FEW and n_different > len(text) / 2):
         trouble = f"has {n_different:,} different texts in {len(text):,} rows"
-        if n_different < len(text):  # then it may say which rows belong together
+        if n_different < len(text):  # then it may name clusters
             trouble += f" (--clusters {shlex.quote(str(text.name))} if rows of one text belong together)"
         return Kind(trouble=trouble)
     return Kind(note=note)
@@ -169,7 +169,7 @@ def numbers_in(values: pd.Series) -> Floats:
 
 
 def _parse(text: pd.Series) -> Floats:
-    """Return the nearest float of every text, nan where it is none; pandas before 3 misses the last digit."""
+    """Return the nearest float of every text or nan; pandas before 3 misses the last digit."""
     codes, words = pd.factorize(text)
     return np.array([*map(_number, words.tolist()), np.nan])[codes]
 
@@ -182,10 +182,10 @@ def _number(word: str) -> float:
 
 
 def more_rows(n_rows: int) -> str:
-    """Say how many rows there are besides the one that is named."""
+    """Return the number of rows after the named one, as text."""
     return f" and {row_count(n_rows - 1).replace('row', 'more row')}" if n_rows > 1 else ""
 
 
 def row_count(n_rows: int) -> str:
-    """Write a number of rows."""
+    """Return a number of rows as text."""
     return f"{n_rows:,} row{'' if n_rows == 1 else 's'}"

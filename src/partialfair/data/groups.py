@@ -20,14 +20,14 @@ from partialfair.utils.checks import refuse_lazy
 from partialfair.utils.typing import ArrayLike, Floats, GroupLabel, Ints
 
 MAX_GROUPS = 1000
-"""More groups are refused: all pairs are compared, and a column of numbers given by mistake has thousands."""
+"""Largest number of groups: all pairs are compared, and a numeric column given by mistake has thousands."""
 
 LABEL_KINDS = {True: "positives", False: "negatives"}
-"""What members with a label are called, by whether it is the positive one."""
+"""Names of members with a label, by whether it is the positive one."""
 
-_MAX_INTEGER_SPREAD = 1 << 16  # a table of counts of that length still fits a cache
+_MAX_INTEGER_SPREAD = 1 << 16  # a table of counts of that length fits into a cache
 _ROUNDING = 1e-9  # 100 members · (0.3 − 0.2) are ten
-_ROUNDING_OF_TEXT = 1e-6  # more than rounding errors of a count, less than the digits that are written
+_ROUNDING_OF_TEXT = 1e-6  # more than rounding errors of a count, less than the printed digits
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Groups:
     Attributes
     ----------
     codes : (n,) integers
-        Position of each row's group in ``labels``; −1 where the group is missing and was to be ignored.
+        Position of each row's group in ``labels``; −1 where the group is missing and ignored.
     labels
         Distinct groups that occur, sorted; tuples where groups are intersections of several columns.
     """
@@ -47,12 +47,12 @@ class Groups:
 
     @classmethod
     def none(cls, n: int) -> Groups:
-        """Return rows of which none has a group."""
+        """Return n rows without groups."""
         return cls(np.full(n, -1, dtype=np.int32), ())
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Labels for readers: ``"Female × Black"`` for an intersectional group."""
+        """Labels as text: ``"Female × Black"`` for an intersectional group."""
         return tuple(group_name(label) for label in self.labels)
 
     def pairs(self) -> Iterable[tuple[int, int]]:
@@ -73,7 +73,7 @@ class Groups:
         missing: Literal["error", "ignore"] = "error",
         advice: str = "",
     ) -> Groups:
-        """Return these groups unless they are not groups of that many rows; see `encode_groups`."""
+        """Return these groups; raise `InputError` for another number of rows, see `encode_groups`."""
         if self.codes.size and not -1 <= self.codes.min() <= self.codes.max() < len(self.labels):
             raise InputError("Groups has codes that are not positions of its labels")
         _check_lengths({self.codes.size}, n_rows, rows_of)
@@ -82,7 +82,7 @@ class Groups:
         return self
 
     def only(self, chosen: npt.NDArray[np.bool_]) -> Groups:
-        """Return the same rows with some of the groups; the others' rows have none."""
+        """Return the same rows with some of the groups; rows of others have none."""
         labels = tuple(self.labels[k] for k in np.flatnonzero(chosen))
         return self.regroup(np.where(chosen, np.cumsum(chosen) - 1, -1), labels)
 
@@ -112,7 +112,7 @@ class Members:
     shares: Floats
 
     def take(self, rows: slice) -> Members:
-        """Return some of the rows, with the shares that they have among all."""
+        """Return some of the rows, with unchanged shares."""
         return Members(self.codes[rows], self.shares[rows])
 
 
@@ -124,27 +124,27 @@ def members_of(codes: Ints, weights: Floats, n_groups: int) -> Members:
 
 
 def group_name(label: GroupLabel) -> str:
-    """Write a group for readers."""
+    """Return the name of a group as text."""
     return " × ".join(map(str, label)) if isinstance(label, tuple) else str(label)
 
 
 def label_kind(label: bool | None) -> str:
-    """Return what members with a label are called, "positives" or "negatives"; empty without a label."""
+    """Return the name of members with a label, "positives" or "negatives"; empty without a label."""
     return "" if label is None else LABEL_KINDS[label]
 
 
 def members_text(count: float, *, too_few: bool = False) -> str:
-    """Write a number of members, some of which are inside an interval in part, as a whole number.
+    """Return a number of members, some of which are partly inside an interval, as a whole number.
 
     Halves go up, also where rounding errors put a count slightly below them: sums of weights and products of
-    sizes are then written equally, here and by the HTML report's own script. Numbers that are too few are
-    rounded down: 9.98 of 10 that are needed must not read "10".
+    sizes are then equal here and in the HTML report's script. Numbers below a limit are rounded down: 9.98 of
+    10 that are needed must not read "10".
     """
     return f"{math.floor(count + _ROUNDING_OF_TEXT + (0.0 if too_few else 0.5)):,}"
 
 
 def enough(n_members: float, min_group_size: float) -> bool:
-    """Whether so many effective members are evaluated; a product may be off by rounding."""
+    """Return whether a number of effective members is enough, up to rounding errors."""
     return n_members >= min_group_size - _ROUNDING
 
 
@@ -163,18 +163,17 @@ def encode_groups(
     ----------
     sensitive_features
         One column (list, numpy, pandas, polars or Arrow; strings, categories, booleans or numbers) or several
-        (a frame, a mapping of columns or a 2-D array); or `Groups`, which are checked and returned as they
-        are.
+        (a frame, a mapping of columns or a 2-D array); or `Groups`, which are checked and returned unchanged.
     n_rows
-        How many rows there must be.
+        Required number of rows.
     rows_of
-        What those are rows of, for the complaint.
+        The kind of rows, for the message.
     missing
-        What to do with rows that lack a value in some column: refuse them, or code them −1.
+        How to handle rows without a value in some column: raise `InputError`, or code them −1.
     advice
-        What to add to that complaint.
+        Text to add to that message.
     max_groups
-        How many groups there may be. `Groups` were counted when they were made.
+        Largest number of groups. `Groups` were counted before.
     """
     if isinstance(sensitive_features, Groups):
         return sensitive_features.check(n_rows, rows_of=rows_of, missing=missing, advice=advice)
@@ -195,7 +194,7 @@ def _check_lengths(lengths: set[int], n_rows: int | None, rows_of: str) -> None:
 
 
 def column_names(table: ArrayLike) -> list[Any] | None:
-    """Return the names of the columns of a frame, None of what is not one.
+    """Return the names of the columns of a frame, or None.
 
     Frames of pandas and polars, and tables of Arrow, whose ``columns`` are the values, have columns by name.
     """
@@ -205,7 +204,7 @@ def column_names(table: ArrayLike) -> list[Any] | None:
 
 
 def _columns(features: ArrayLike) -> list[tuple[str, ArrayLike]]:
-    """Name and split the columns of whatever was given."""
+    """Return the columns of sensitive features, with their names for messages."""
     if features is None:
         raise InputError("sensitive_features is missing; give one group per row")
     refuse_lazy(features, "sensitive_features")
@@ -239,7 +238,7 @@ def _columns(features: ArrayLike) -> list[tuple[str, ArrayLike]]:
 def _encode_column(column: ArrayLike, name: str) -> tuple[Ints, tuple[GroupLabel, ...]]:
     refuse_lazy(column, name)
     if isinstance(column, np.ma.MaskedArray):
-        # What lies below the mask may be anything, and must not become a group.
+        # Values below the mask are arbitrary and must not become groups.
         known = ~np.ma.getmaskarray(column)
         codes = np.full(column.size, -1, dtype=np.int32)
         codes[known], labels = _encode_column(np.asarray(column)[known], name)
@@ -253,7 +252,7 @@ def _encode_column(column: ArrayLike, name: str) -> tuple[Ints, tuple[GroupLabel
 
 
 def _encode_integers(values: npt.NDArray[Any]) -> tuple[Ints, tuple[GroupLabel, ...]] | None:
-    """Count instead of hashing when integers lie close together; None when they do not."""
+    """Count instead of hashing when integers lie close together; else return None."""
     if values.size == 0:
         return None
     as_integers = values.view(np.int8) if values.dtype.kind == "b" else values  # booleans have no difference
@@ -278,11 +277,11 @@ def _encode_by_hashing(column: ArrayLike, name: str) -> tuple[Ints, tuple[GroupL
 
     if not isinstance(column, pd.Series | pd.Categorical | pd.Index | np.ndarray):
         if type(column).__module__.partition(".")[0] == "pyarrow":
-            column = column.to_pandas()  # which knows categories, of which to_numpy makes objects
+            column = column.to_pandas()  # which keeps categories; to_numpy returns objects
         else:
             column = column.to_numpy() if hasattr(column, "to_numpy") else np.asarray(column)
     if isinstance(getattr(column, "dtype", None), pd.CategoricalDtype):
-        # The order of categories, which their owner chose, is that of the groups.
+        # The order of categories is that of the groups.
         categorical = pd.Categorical(column).remove_unused_categories()
         return categorical.codes, tuple(categorical.categories.tolist())
     try:
@@ -292,7 +291,7 @@ def _encode_by_hashing(column: ArrayLike, name: str) -> tuple[Ints, tuple[GroupL
     labels = list(uniques.tolist())
     try:
         order = sorted(range(len(labels)), key=labels.__getitem__)
-    except TypeError:  # mixed types: any fixed order will do
+    except TypeError:  # mixed types: any fixed order is valid
         order = sorted(range(len(labels)), key=lambda i: (type(labels[i]).__name__, str(labels[i])))
     position = np.empty(len(labels) + 1, dtype=np.int32)
     position[order] = np.arange(len(labels))

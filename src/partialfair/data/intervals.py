@@ -1,11 +1,11 @@
-"""Turns intervals of percentiles into ranks, and splits blocks of tied scores at their ends.
+"""Converts intervals to ranks, and splits blocks of tied scores at their ends.
 
-The rank of a score θ in group k is F̄_k(θ) = Pr(score > θ | group k) (Def. rank): rank 0 is the top, so
+The rank of a score θ in group k is F̄_k(θ) = Pr(score > θ | group k) (Definition 4.1): rank 0 is the top, so
 the interval ``(0.05, 0.30)`` holds the ranks 5–30% **from the top**, the score percentiles 70–95.
 
-This is the only module that turns fractions into ranks and settles ties. It never rounds ``α n`` to a
-whole number of people: a block of tied scores occupies the ranks ``[F̄(s), F̄(s⁻))``, and the part of that
-block inside the interval is split over its members by weight. Duplicating every row then changes nothing.
+This is the only module that converts fractions to ranks and splits ties. It never rounds ``α n`` to a whole
+number of rows: a block of tied scores occupies the ranks ``[F̄(s), F̄(s⁻))``, and the part of that block
+inside the interval is split over its members by weight. Duplicating every row then changes nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from partialfair.utils.typing import Floats, GroupLabel, IntervalLike, Ints
 RANK_TOLERANCE = 1e-12
 """Two ranks closer than this are the same rank.
 
-Weights and ends of intervals are meant as they are written: three weights of 0.1 among ten reach the rank
+Weights and ends of intervals are decimal numbers: three weights of 0.1 among ten reach the rank
 0.3, and ``[0.1, 0.3)`` does not contain it. The nearest binary numbers do not add up so exactly, and are off
 by some 1e-16. Two different ranks are as close as the tolerance only if a row has less than that part of its
 group's weight.
@@ -36,7 +36,7 @@ group's weight.
 
 @njit(cache=True)
 def passed_share(rank: float, starts: Floats, lengths: Floats, measure: float) -> float:
-    """Share of an interval set that lies above (at smaller ranks than) ``rank``; see `IntervalSet.passed`."""
+    """Fraction of an interval set above (at smaller ranks than) ``rank``; see `IntervalSet.passed`."""
     total = 0.0
     for part in range(starts.size):
         total += min(max(rank - starts[part], 0.0), lengths[part])
@@ -60,8 +60,7 @@ class IntervalSet:
     Parameters
     ----------
     parts
-        ``(low, high)`` pairs, increasing and disjoint, in [0, 1]. Use `as_interval_set` to build one from
-        what a user wrote.
+        ``(low, high)`` pairs, increasing and disjoint, in [0, 1]. `as_interval_set` reads user input.
     """
 
     parts: tuple[tuple[float, float], ...]
@@ -78,35 +77,37 @@ class IntervalSet:
 
     @cached_property
     def measure(self) -> float:
-        """Total length ``m``: the share of a group that the set holds."""
+        """Total length ``m``: the fraction of a group in the set."""
         return float(self.lengths.sum())
 
     def passed(self, ranks: Floats) -> Floats:
-        """Share of the set that lies above each rank.
+        """Fraction of the set that lies above each rank.
 
         ``passed(r) = Σ_parts clip(r − low, 0, high − low) / m``. With ``r = F̄_k(θ)`` this is
-        Pr(score > θ | group k, rank in the set), the closed form (CCDF_onI_all) of the paper.
+        Pr(score > θ | group k, rank in the set), the closed form in Appendix C of the paper.
         """
         depth = np.asarray(ranks, dtype=np.float64)[..., None] - self.starts
         return np.asarray(np.clip(depth, 0.0, self.lengths).sum(axis=-1) / self.measure)
 
     def rank_at(self, shares: Floats, *, side: Literal["left", "right"]) -> Floats:
-        """Rank at which a share of the set has been passed, the inverse of `passed`.
+        """Rank above which a fraction of the set lies, the inverse of `passed`.
 
-        For one interval ``low + share · (high − low)``. Where a part ends the inverse jumps over the hole:
-        ``side="left"`` is the end of the part before it, ``side="right"`` the start of the next one.
+        For one interval ``low + share · (high − low)``. At the end of a part the inverse jumps over the gap
+        between parts: ``side="left"`` is the end of the part before it, ``side="right"`` the start of the
+        next one.
         """
         shares = np.asarray(shares, dtype=np.float64)
-        done = running_weight(self.lengths) / self.measure  # share passed where each part starts
-        # Shares this close to the end of a part count as having reached it.
+        done = running_weight(self.lengths) / self.measure  # fraction passed where each part starts
+        # Fractions this close to the end of a part count as equal to it.
         slack = RANK_TOLERANCE if side == "left" else -RANK_TOLERANCE
         before = np.searchsorted(done[1:-1], shares - slack, side="left")
         return np.asarray(self.starts[before] + (shares - done[before]) * self.measure)
 
     def side(self, rank: float) -> Literal["inside", "before", "between", "after"]:
-        """Where a rank lies: inside a part, ends included, or before, between or after all parts.
+        """Return where a rank lies: inside a part, ends included, or before, between or after all parts.
 
-        A threshold whose rank is not inside selects a share of the set that no order inside can change.
+        A threshold whose rank is not inside selects a fraction of the set that does not depend on the order
+        inside.
         """
         if any(low - RANK_TOLERANCE <= rank <= high + RANK_TOLERANCE for low, high in self.parts):
             return "inside"
@@ -125,7 +126,7 @@ class IntervalSet:
 
 
 def interval_text(interval: IntervalSet, higher_is_better: bool = True) -> str:
-    """Write an interval both ways: ranks from the best, and percentiles of the scores as they are."""
+    """Return an interval as text, in ranks from the best and in percentiles of the original scores."""
     ends = [(1 - high, 1 - low) if higher_is_better else (low, high) for low, high in interval.parts]
     scores = " and ".join(f"{_percent(low)}–{_percent(high)}" for low, high in ends)
     best = "top" if higher_is_better else "best, the lowest scores"
@@ -133,17 +134,17 @@ def interval_text(interval: IntervalSet, higher_is_better: bool = True) -> str:
 
 
 def ranks_text(interval: IntervalSet) -> str:
-    """Write the ranks of an interval in percents: "5–30%"."""
+    """Return the ranks of an interval in percent: "5–30%"."""
     return " and ".join(span_text(low, high) for low, high in interval.parts)
 
 
 def span_text(low: float, high: float) -> str:
-    """Write the ends of one interval in percents: "5–30%"."""
+    """Return the ends of one interval in percent: "5–30%"."""
     return f"{_percent(low)}–{short_percent(high)}"
 
 
 def require_interval(interval: IntervalLike | None) -> IntervalLike:
-    """Return an interval, or a complaint that there is none: the whole range has to be meant, and said."""
+    """Return the interval; raise `InputError` if it is None, since the whole range must be explicit."""
     if interval is None:
         raise InputError(
             "interval is missing: give ranks from the top, such as interval=(0.05, 0.30), or interval=(0, 1) "
@@ -210,20 +211,20 @@ def running_weight(weights: Floats) -> Floats:
     for i in range(weights.size):
         term = weights[i] - lost
         following = total + term
-        lost = (following - total) - term  # what rounding added too much, taken off the next term
+        lost = (following - total) - term  # rounding error, which corrects the next term
         total = following
         sums[i + 1] = total
     return sums
 
 
 def tie_ends(ranked: Floats) -> Ints:
-    """Return 0 and where each block of equal scores ends, in scores that are sorted either way."""
+    """Return 0 and the end of each block of equal scores, in ascending or descending scores."""
     changes = np.flatnonzero(ranked[1:] != ranked[:-1]) + 1  # a difference of large scores may overflow
     return np.concatenate([[0], changes, [ranked.size]])
 
 
 def band_weights(scores: Floats, weights: Floats | None, interval: IntervalSet) -> Floats:
-    """Share of the interval that each member of one group holds; the shares add up to 1.
+    """Return the fraction of the interval of each member of one group; the fractions add up to 1.
 
     A block of tied scores with weight ``W`` at ranks ``[F̄(s), F̄(s⁻))`` holds
     ``passed(F̄(s⁻)) − passed(F̄(s))``, and a member of it with weight ``w`` holds ``w / W`` of that.
@@ -241,8 +242,8 @@ def band_weights(scores: Floats, weights: Floats | None, interval: IntervalSet) 
     ends = tie_ends(scores[from_top])
     ranks = above[ends] / above[-1]  # a block of ties lies between two of them
     shares_of_set = np.diff(interval.passed(ranks))
-    # A block inside holds its weight: the difference of its ranks would lose the digits of a light one. A
-    # block that reaches in by no more than the tolerance is outside: what it holds is rounding.
+    # A block inside has its weight as a fraction: the difference of its ranks would be imprecise for small
+    # weights. A block that reaches into the interval by at most the tolerance is outside.
     low, high = interval.starts - RANK_TOLERANCE, interval.starts + interval.lengths + RANK_TOLERANCE
     inside = ((ranks[:-1, None] >= low) & (ranks[1:, None] <= high)).any(axis=1)
     shares_of_set[shares_of_set * interval.measure <= RANK_TOLERANCE] = 0.0
@@ -271,5 +272,5 @@ def _read_part(part: Any) -> tuple[float, float]:
 
 
 def _percent(fraction: float) -> str:
-    """Write a number of percents whose sign another one has."""
+    """Return a number in percent, without the sign."""
     return short_percent(fraction).removesuffix("%")

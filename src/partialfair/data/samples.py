@@ -1,8 +1,8 @@
-"""Holds the rows of a data set, read and encoded once, and splits them by group, label and cluster.
+"""The rows of a data set, encoded once, and their splits by group, label and cluster.
 
 Splits are drawn within strata and never through a cluster: rows of one cluster, such as several of one
-person, stay together. A model that was trained on one of them knows the others, and its scores of these say
-nothing about new data. So clusters are drawn where there are any, and rows where there are none.
+person, stay together. A model that was trained on one of them has information on the others, so that its
+scores of these are not out of sample. So clusters are drawn where they are given, else rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def n_rows_of(X: Features) -> int:
 
 
 def take_rows(X: Any, rows: npt.NDArray[Any]) -> Any:
-    """Return some rows of features or of a table: positions or, but for tables of other libraries, a mask."""
+    """Return rows of features or of a table, by positions or (not in other libraries' tables) a mask."""
     if isinstance(X, CategoricalCodes):
         return X.take(rows)
     if hasattr(X, "iloc"):
@@ -55,9 +55,9 @@ class Samples:
     groups
         Group of each row; `Groups.none` where groups are unknown and not needed.
     weights : (n,)
-        Weight of each row, as given; None where none were given, and every row counts 1.
+        The given weight of each row; None if every row has weight 1.
     clusters : (n,)
-        Number of each row's cluster; None where each row is an observation of its own.
+        Number of each row's cluster; None if every row is an independent observation.
     """
 
     X: Any
@@ -75,18 +75,18 @@ class Samples:
     def row_weights(self) -> Floats:
         """Weight of each row, 1 where none were given.
 
-        Given ones are scaled by a power of two, which rounds nothing: sums and squares then stay in range.
+        Given weights are scaled by a power of two, which is exact: sums and squares then stay in range.
         """
         return np.ones(self.n) if self.weights is None else scale_weights(self.weights)
 
     @property
     def positive(self) -> npt.NDArray[np.bool_] | None:
-        """Which rows are positive, in a fit of a classifier; None of numbers."""
+        """Return which rows are positive, in a fit of a classifier; None for numeric targets."""
         return self.y if self.y.dtype == bool else None
 
     @property
     def strata(self) -> Ints:
-        """What splits keep in proportion: group and, where labels are two, label."""
+        """Strata of splits: group and, for two labels, label."""
         return strata_of(self.groups.codes, np.unique(self.y, return_inverse=True)[1])
 
     def take(self, rows: Ints) -> Samples:
@@ -104,7 +104,7 @@ class Samples:
         return self.take(np.flatnonzero(~held_out)), self.take(np.flatnonzero(held_out))
 
     def hold_out(self, fraction: float, seed: int) -> tuple[Samples, Samples]:
-        """Return the rows without a fraction of the rows (clusters) of every group and label, and those."""
+        """Split off a fraction of the rows (clusters) of every group and label; return both parts."""
         return self.split(draw_rows(self.strata, fraction, seed, self.clusters))
 
     def with_weight(self) -> Samples:
@@ -119,7 +119,7 @@ class Samples:
 
 
 def strata_of(codes: Ints, labels: Ints) -> Ints:
-    """Return the stratum of every row: its group and, where labels are two, its label."""
+    """Return the stratum of every row: its group and, for two labels, its label."""
     if labels.max(initial=0) > 1:  # numbers to predict, of which each may occur once
         return np.asarray(codes, dtype=np.int64)
     return 2 * codes.astype(np.int64) + labels
@@ -136,7 +136,7 @@ def draw_rows(
 
 
 def draw_folds(strata: Ints, n_folds: int, seed: int, clusters: Ints | None = None) -> Ints:
-    """Deal every stratum out to folds, one after the other; each stratum goes on where the last one ended.
+    """Assign the units of every stratum to folds in turn; each stratum continues after the last fold used.
 
     So numbers of rows (clusters), and of rows of each stratum, differ by at most one between folds.
     """
@@ -153,12 +153,12 @@ def draw_folds(strata: Ints, n_folds: int, seed: int, clusters: Ints | None = No
 
 
 def apply_splitter(splitter: Any, labels: ArrayLike, clusters: Ints | None) -> Ints:
-    """Return the folds of a splitter of scikit-learn, which must hold out every row just once."""
+    """Return the folds of a scikit-learn splitter, which must hold out every row exactly once."""
     n_rows = len(np.asarray(labels))
     folds = np.full(n_rows, -1, dtype=np.int64)
     n_held_out = 0
     with warnings.catch_warnings():
-        # What it does with clusters is checked below.
+        # Clusters are checked below.
         warnings.filterwarnings("ignore", message="The groups parameter is ignored")
         parts = list(splitter.split(np.zeros((n_rows, 1)), labels, clusters))
     for fold, (train, test) in enumerate(parts):
@@ -192,7 +192,8 @@ def _count_clusters(clusters: Ints) -> int:
 def _shuffle(strata: Ints, seed: int, clusters: Ints | None) -> Iterator[Ints]:
     """Yield the rows, or the clusters, of every stratum in random order."""
     if clusters is not None:
-        # A cluster may be in several strata; it counts for the rarest one, so that small groups are spread.
+        # A cluster in several strata is assigned to the rarest one, so that small groups are spread over
+        # folds.
         _, stratum, sizes = np.unique(strata, return_inverse=True, return_counts=True)
         commonness = np.argsort(np.argsort(sizes, kind="stable"))
         rarest = np.full(_count_clusters(clusters), sizes.size)

@@ -1,7 +1,7 @@
-"""Finds the threshold of scores that decides most accurately.
+"""Finds the threshold of scores with the highest accuracy of decisions.
 
-The weighted accuracy of ``scores > t`` changes only where t passes a score, hence one sort of the scores
-finds the best t of all.
+The weighted accuracy of ``scores > t`` changes only where t passes a score, so one sort of the scores finds
+the best t.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ def find_decision_threshold(scores: Floats, positive: Bools, weights: Floats) ->
     Parameters
     ----------
     scores, positive, weights : (n,)
-        Of rows whose classes are known.
+        Rows with known classes.
 
     Returns
     -------
     float
-        0 if no other is better; else in the middle between the two scores that it separates, and of several
-        that are equally good the one nearest to 0.
+        0 if no other is better; else the middle between the two scores that it separates. Among equally good
+        thresholds the one nearest to 0 is returned.
     """
     values, at = np.unique(scores, return_inverse=True)
-    # What accuracy gains, times the sum of weights, where the k lowest scores are predicted negative.
+    # Gain in accuracy, times the sum of weights, if the k lowest scores are predicted negative.
     gains = np.append(0.0, np.cumsum(np.bincount(at, weights=np.where(positive, -weights, weights))))
     best = np.flatnonzero(gains >= gains.max() - _ROUNDING * weights.sum())
-    # Thresholds in [low, high) decide alike.
+    # Thresholds in [low, high) give equal decisions.
     low, high = np.append(-np.inf, values)[best], np.append(values, np.inf)[best]
     if ((low <= 0) & (high > 0)).any():
         return 0.0

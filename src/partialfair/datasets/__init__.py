@@ -1,8 +1,8 @@
 """Data sets of the paper (``fetch_*``), a sample in the package (``load_adult``), and synthetic data.
 
-Files of ``fetch_*`` are looked for in ``path=``, the directory named by ``$PARTIALFAIR_DATA``, the user's
-cache, and at last at their public source; they are checked by hash wherever they come from. CelebA belongs
-to the distribution partialfair-paper, which registers it.
+``fetch_*`` searches for files in ``path=``, in the directory ``$PARTIALFAIR_DATA``, in the user's cache, and
+finally at their public source, and verifies their hashes. CelebA is registered by the distribution
+partialfair-paper.
 
 A new data set is a loader and an `Entry`, and its name in ``REGISTRY``; other distributions call
 `register_dataset`.
@@ -42,33 +42,33 @@ def register_dataset(entry: Entry) -> None:
 
 
 def list_datasets() -> tuple[LocatedEntry, ...]:
-    """Return every dataset with the places of its files, found but not checked."""
+    """Return every dataset with the paths of its files, which are not verified."""
     load_extensions()
     return tuple(LocatedEntry(entry, locate(name)) for name, entry in REGISTRY.items())
 
 
 def locate(name: str) -> dict[str, Path | None]:
-    """Return the local path of each file of a dataset, found but not checked, or None."""
+    """Return the local path of each file of a dataset, which is not verified, or None."""
     return {file.name: find(file) for file in find_entry(name).files}
 
 
 def fetch(name: str, *, path: PathLike | None = None) -> tuple[Path, ...]:
-    """Make sure that checked copies of a dataset's files are on this machine, and return their paths.
+    """Fetch and verify the files of a dataset that are missing on this machine; return all paths.
 
     Parameters
     ----------
     name
         A key of ``REGISTRY``.
     path
-        A directory to put them in, made if need be, for instance one that ``$PARTIALFAIR_DATA`` will
-        name on a machine without a network. By default what ``$PARTIALFAIR_DATA`` or the user's cache
-        holds is used, and the rest goes into the cache.
+        Directory for the files, made if missing, for instance for ``$PARTIALFAIR_DATA`` on a machine without
+        a network. By default files in ``$PARTIALFAIR_DATA`` or the user's cache are used, and others are
+        fetched into the cache.
     """
     return tuple(ensure(file, path) for file in find_entry(name).files)
 
 
 def find_entry(name: str) -> Entry:
-    """Return the entry of a dataset; one that this package does not have may be an extension's."""
+    """Return the entry of a dataset, also of extensions."""
     if name not in REGISTRY:
         load_extensions()
     if name not in REGISTRY:

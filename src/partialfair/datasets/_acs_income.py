@@ -75,7 +75,7 @@ _logger = logging.getLogger(__name__)
 class CensusFile:
     """The ACSIncome table in one Parquet file, recognized by its rows per state.
 
-    The bytes of a table that is built on the user's machine depend on the Parquet writer, so it has no fixed
+    The bytes of a table that is built locally depend on the Parquet writer, so it has no fixed
     hash; a ready-made file with missing rows is accepted by its hash.
 
     Parameters
@@ -252,9 +252,9 @@ def fetch_acs_income(
 
     Notes
     -----
-    The public source gives all 1,664,500 rows of 50 states and Puerto Rico. A ready-made table of 1,536,724
-    of them is accepted too: it lacks 98,081 rows of California and 29,695 of Florida, and in NY, TX, PR, CA
-    and FL some rows have MAR 0 (not married, code unknown: 63,973 rows) or RAC1P 0 (not white, code unknown:
+    The public source gives all 1,664,500 rows of 50 states and Puerto Rico. A prebuilt table of 1,536,724 of
+    them is accepted too: it lacks 98,081 rows of California and 29,695 of Florida, and in NY, TX, PR, CA and
+    FL some rows have MAR 0 (not married, code unknown: 63,973 rows) or RAC1P 0 (not white, code unknown:
     15,381 rows). Here 0 is a separate level. Some of its rows of California (19,318) come from a source that
     had dropped a tenth of the rows of non-white adults with a high income.
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from partialfair.utils.typing import Floats
 
-_BAND = (0.15, 0.40)  # ranks from the top, within each group, whose records depend on the group
+_BAND = (0.15, 0.40)  # ranks from the top, within each group, at which records depend on the group
 _FEWEST_ROWS = 100
 
 _GROUPS = ("North", "South", "Islands")
@@ -67,7 +67,7 @@ def make_admissions(n: int = 6000, *, seed: int = 0) -> Dataset:
     >>> make_admissions(seed=0)
     <Dataset admissions: 6,000 rows, 7 features, origin: North 3,000, South 1,920, Islands 1,080>
     """
-    check_count(n, "n", low=_FEWEST_ROWS)  # three groups are to have members
+    check_count(n, "n", low=_FEWEST_ROWS)  # so that all three groups have members
     from scipy.special import ndtri
 
     rng = random_generator(seed, "seed")
@@ -75,7 +75,7 @@ def make_admissions(n: int = 6000, *, seed: int = 0) -> Dataset:
     group = rng.permutation(np.searchsorted(ends, np.arange(n), side="right"))
 
     # Standard normal, and stratified: one draw from each of n_k equally likely slices. Groups of a thousand
-    # then agree outside the band far better than independent draws would let them.
+    # are then more similar outside the interval than with independent draws.
     merit = np.empty(n)
     for code in range(len(_GROUPS)):
         members = np.flatnonzero(group == code)
@@ -96,7 +96,7 @@ def make_admissions(n: int = 6000, *, seed: int = 0) -> Dataset:
         feature_names=tuple(features.columns),
         target_name="admitted",
         interval=_BAND,
-        description="Made data: equal merit, unequal records at ranks 15 to 40% from the top of each group.",
+        description="Synthetic data: equal merit, unequal records at ranks 15 to 40% of each group.",
         historical_score=np.clip(50.0 + 14.0 * seen, 0.0, 100.0),
     )
 
@@ -137,6 +137,6 @@ ADMISSIONS = Entry(
     name="admissions",
     loader=make_admissions,
     files=(),
-    summary="Admitted by origin: made data, three groups, unlike records at ranks 15 to 40% from the top",
+    summary="Admitted by origin: synthetic data, three groups, unequal records at ranks 15 to 40%",
     terms="made by partialfair, BSD-3-Clause",
 )

@@ -258,5 +258,5 @@ LAW_SCHOOL = Entry(
     loader=fetch_law_school,
     files=_LAW_SCHOOL_FILES,
     summary="Bar exam passed by race: 20,798 students of US law schools, 10 features",
-    terms="LSAC National Longitudinal Bar Passage Study (Wightman, 1998); the copy states no licence",
+    terms="LSAC National Longitudinal Bar Passage Study (Wightman, 1998); the copy states no license",
 )

@@ -19,7 +19,7 @@ def load_adult() -> Dataset:
     The label is an income above $50,000 a year, the sensitive feature the sex. The features are a frame of
     the other columns of UCI Adult except ``fnlwgt``, a survey weight, and ``education-num``, a second code
     of ``education``: numbers and text, with missing values. ``historical_score`` is the probability of a
-    high income by a logistic regression that sees neither the row nor the sex (five folds).
+    high income by a logistic regression without sex, out of fold (five folds).
 
     The rows were drawn at random. The file ships with the package, so no network is needed. Data: Becker and
     Kohavi (1996), CC BY 4.0; the file begins with the attribution.
@@ -58,7 +58,7 @@ def load_adult() -> Dataset:
 
 
 def adult_csv() -> str:
-    """Return the sample as a table with a header, without the notice in front of it."""
+    """Return the sample as CSV with a header, without the notice at its beginning."""
     packed = resources.files(__package__).joinpath(_FILE).read_bytes()
     lines = gzip.decompress(packed).decode().splitlines(keepends=True)
     return "".join(line for line in lines if not line.startswith("#"))

@@ -1,7 +1,6 @@
-"""Finds data files in a directory of the user's or the cache, or fetches them from their public source.
+"""Finds data files in a given directory or the cache, or fetches them from their public source.
 
-Every file is checked on every reading, wherever it was found: a fit on a damaged file would look like a
-result.
+Every file is verified whenever it is read, because a fit on a damaged file would look like a valid result.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from partialfair.utils.files import scratch, write_files
 DATA_VARIABLE = "PARTIALFAIR_DATA"
 
 ARCHIVE_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, KeyError)
-"""What reading a damaged zip archive, or one without the wanted member, may raise."""
+"""Errors of reading a damaged zip archive, or one without the requested member."""
 
 _SUFFIXES = ("", ".gz", ".xz")
 _TIMEOUT_SECONDS = 60
@@ -40,7 +39,7 @@ PathLike: TypeAlias = str | os.PathLike[str]
 
 
 class DataFile(Protocol):
-    """A file a loader reads: how its content is recognised, and how it is had when it is not there."""
+    """A file that a loader reads: how it is verified, and how it is obtained."""
 
     @property
     def dataset(self) -> str:
@@ -54,7 +53,7 @@ class DataFile(Protocol):
         """Raise `DataFetchError` if ``raw``, found at ``path``, is not this file."""
 
     def obtain(self, directory: Path) -> Path:
-        """Get the file from its public source into ``directory / name``, wholly or not at all."""
+        """Get the file from its public source into ``directory / name``, atomically."""
 
 
 @dataclass(frozen=True)
@@ -128,10 +127,10 @@ def _has_cache() -> bool:
 
 
 def search_directories(path: PathLike | None = None) -> list[Path]:
-    """Return the directories that files are looked for in, the first one first.
+    """Return the directories to search for files, in order.
 
     That is ``path`` alone when it is given; otherwise the directory named by ``$PARTIALFAIR_DATA``, if it is
-    set, then the user's cache, if pooch is installed, which knows where it is.
+    set, then the user's cache, if pooch is installed.
     """
     if path is not None:
         return [Path(path).expanduser()]
@@ -146,21 +145,21 @@ def search_directories(path: PathLike | None = None) -> list[Path]:
 
 
 def describe_search(path: PathLike | None = None) -> str:
-    """Say in a few words where `search_directories` led, for messages."""
+    """Return a short description of `search_directories`, for messages."""
     if path is not None:
         return f"path={os.fspath(path)!r}"
     return f"${DATA_VARIABLE} or the cache, {cache_directory()}" if _has_cache() else f"${DATA_VARIABLE}"
 
 
 def either_layout(directory: Path, name: str) -> tuple[Path, Path]:
-    """Return where ``name`` may lie in a directory: below its own folder, or in the directory itself."""
+    """Return the possible paths of ``name``: in its own folder, or in the directory itself."""
     return directory / name, directory / Path(name).name
 
 
 def find(file: DataFile, path: PathLike | None = None) -> Path | None:
-    """Return the local copy of a file, unchecked, or None.
+    """Return the path of the local copy of a file, which is not verified, or None.
 
-    ``path``, a directory or the file itself, is the only place looked at when it is given; otherwise the
+    ``path``, a directory or the file itself, is the only place to search if given; otherwise the
     directory named by ``$PARTIALFAIR_DATA``, then the user's cache.
     """
     return find_named(file.name, path, _SUFFIXES)
@@ -177,9 +176,9 @@ def find_named(name: str, path: PathLike | None = None, suffixes: Sequence[str] 
 
 
 def ensure(file: DataFile, directory: PathLike | None = None) -> Path:
-    """Return a checked local copy of a file, fetched from its public source if there is none.
+    """Return the path of a verified local copy of a file, fetched if there is none.
 
-    With ``directory``, the copy is looked for and put there, not in the user's cache.
+    With ``directory``, the copy is searched for and stored there, not in the user's cache.
     """
     local = find(file, directory)
     if local is None:
@@ -189,9 +188,9 @@ def ensure(file: DataFile, directory: PathLike | None = None) -> Path:
 
 
 def read_all(files: Sequence[DataFile], path: PathLike | None = None) -> list[bytes]:
-    """Return the checked, uncompressed contents of a dataset's files.
+    """Return the verified, uncompressed contents of a dataset's files.
 
-    Looked for in ``path`` alone when it is given; otherwise in ``$PARTIALFAIR_DATA``, the user's cache,
+    They are searched for in ``path`` alone if given; otherwise in ``$PARTIALFAIR_DATA``, the user's cache,
     and at the public source.
     """
     if path is not None and len(files) > 1 and Path(path).expanduser().is_file():
@@ -236,10 +235,10 @@ def download(url: str, target: Path) -> None:
 
 
 def describe(error: Exception) -> str:
-    """Say in a few words why a download or the writing of it failed."""
+    """Return a short reason why a download failed."""
     response = getattr(error, "response", None)
     if response is not None:
-        # pooch streams and does not close what it refused.
+        # pooch does not close a rejected response.
         response.close()
         return f"the server answered {response.status_code} {response.reason}"
     if isinstance(error, OSError) and error.strerror:
@@ -251,7 +250,7 @@ def describe(error: Exception) -> str:
 
 
 def fetch_failure(file: DataFile, url: str, reason: str) -> DataFetchError:
-    """Return the error for a file that could not be had from its public source."""
+    """Return the error for a file that could not be fetched from its public source."""
     return DataFetchError(
         f"could not fetch {file.name} from {url} ({reason}); give path= the file or its directory, set"
         f" ${DATA_VARIABLE} to a directory that holds it, or run `partialfair data fetch {file.dataset}`"

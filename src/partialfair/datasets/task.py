@@ -1,4 +1,4 @@
-"""Defines what loaders return, and what is known of a data set before it is loaded."""
+"""The result of loaders, and the entries of data sets before they are loaded."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ class Dataset:
     description
         What the rows are and what was done to them.
     shares
-        How `split` shares out the rows.
+        Fractions of `split`.
     max_gaps
         The paper's κ grid by constraint name, on the absolute scale; empty where it gives none.
     official_partition
         0, 1, 2 for rows published as training, validation and test data, if they were.
     historical_score
-        A score that comes with the rows: of a committee, or of a model that has not seen them.
+        A given score of the rows: of a committee, or out-of-fold of a model.
     """
 
     name: str
@@ -124,10 +124,10 @@ class Dataset:
     def split(self, seed: int) -> Split:
         """Split the rows at random in the paper's shares; the same seed gives the same split."""
         fixed_test = np.empty(0, dtype=np.intp)
-        if self.shares.test is None:  # which __post_init__ refuses without a partition; 2 is the test part
+        if self.shares.test is None:  # which needs a partition; 2 is the test part
             fixed_test = np.flatnonzero(np.asarray(self.official_partition) == 2)
         pool = np.setdiff1d(np.arange(len(self.y)), fixed_test, assume_unique=True)
-        shuffled = np.random.default_rng(seed).permutation(pool)  # results of the paper rest on this order
+        shuffled = np.random.default_rng(seed).permutation(pool)  # results of the paper depend on this order
         ends = np.cumsum([self.shares.train, self.shares.validation]) * len(pool)
         train, validation, rest = np.split(shuffled, np.rint(ends).astype(np.intp))
         test = fixed_test if self.shares.test is None else rest
@@ -153,9 +153,9 @@ class Entry:
     loader
         Returns the `Dataset`; all its arguments are optional keywords.
     files
-        What it looks for on the machine or downloads; empty for synthetic data and data in the package.
+        Files that it finds or downloads; empty for synthetic data and data in the package.
     summary, terms
-        One line each: what it is, and whose and under which conditions.
+        One line each: the content, and the source with its terms of use.
     """
 
     name: str
@@ -174,7 +174,7 @@ class LocatedEntry:
 
     @property
     def available(self) -> bool:
-        """Whether it can be loaded without a network."""
+        """Return whether it can be loaded without a network."""
         return None not in self.paths.values()
 
 

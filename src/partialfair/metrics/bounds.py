@@ -1,35 +1,35 @@
-"""Bound gaps with confidence: they are maxima of absolute differences.
+"""Confidence bounds of gaps, which are maxima of absolute differences.
 
-A percentile bootstrap of a maximum is wrong: resampling adds noise, noise widens a maximum, and at a true gap
-of 0 the interval never reaches 0. Instead write the gap as ``max_j |d_j|`` over pairs of groups and
+A percentile bootstrap of a maximum is wrong: resampling adds noise, noise increases a maximum, and at a true
+gap of 0 the interval never reaches 0. Instead, write the gap as ``max_j |d_j|`` over pairs of groups and
 thresholds, and bootstrap the *fluctuation* ``d*_j − d_j`` of all differences together. The two sides of a
-maximum are different questions. Gaps at one threshold need no bootstrap: see
+maximum need different methods. Gaps at one threshold need no bootstrap: see
 `partialfair.metrics.proportions`.
 
-**At least.** "Some difference is larger than L" is a choice among all j, which must be corrected for:
+**Lower bound.** "Some difference is larger than L" is a choice among all j, which must be corrected for:
 
-1. measure the fluctuation of each pair p of groups in units of its own size s_p, so that a small group widens
-   the bounds of its own pairs only; with probability 1 − δ' no ``d_j`` is off by more than ``c' s_p``, so the
-   true maximum is at least ``L = max_p (max_{j∈p} |d_j| − c' s_p)`` and sits among the candidates ``J = {j :
+1. measure the fluctuation of each pair p of groups in units of its own size s_p, so that a small group
+   affects the bounds of its own pairs only; with probability 1 − δ' no ``d_j`` is off by more than ``c'
+   s_p``, so the true maximum is at least ``L = max_p (max_{j∈p} |d_j| − c' s_p)`` and lies among the
+   candidates ``J = {j :
    |d_j| + c' s_p ≥ L}``; where ``|d_j| > c' s_p`` the sign of d_j is known;
 2. let c be the quantile of ``max_{j∈J} ±(d*_j − d_j) / s_p``, with that sign, or with both where it is not
    known; the bound is the largest ``|d_j| − c s_p`` over the candidates. Draws may be skewed, as those of a
-   proportion near 1 are, whose errors are then skewed the other way: c is the larger of the quantiles of
-   either sign, each at the whole error probability.
+   proportion near 1 are, whose errors are then skewed the other way: c is the larger of the two quantiles,
+   each at the whole error probability.
 
 At a true gap of 0 all j are candidates and this is the (bootstrapped) Kolmogorov–Smirnov test; at a large one
-only the neighbourhood of the worst place is left and the bound is almost as near as for one difference.
+only differences near the largest one remain, and the bound is almost that of a single difference.
 
-**At most.** "No difference is larger than U" is a claim about every j, so it needs no allowance for their
-number (an intersection–union test): ``U = max_j (|d_j| + t σ_j)``, σ_j being the standard deviation of
-``d*_j`` and t the quantile for one difference. If the truth is above U, then so is the one d_j that is widest
-in truth, and that has probability δ at most. U misses less often than δ where many places compete; that is
-in its nature.
+**Upper bound.** "No difference is larger than U" is a claim about every j, so it needs no correction for
+their number (an intersection–union test): ``U = max_j (|d_j| + t σ_j)``, σ_j being the standard deviation of
+``d*_j`` and t the quantile for one difference. If the truth is above U, then so is the d_j with the largest
+true value, which has probability δ at most. U is conservative where many differences are nearly maximal.
 
-No bootstrap sees what did not happen: if all of a group's 20 members in the interval are selected, so are
-they in every draw. The radius is therefore at least ``1 − (δ − δ')^(1/n)``, the largest proportion that n
-members may all have missed with that probability (about 3/n), for the smallest n compared. Of gaps in units
-of scores it is that proportion of the span of the scores inside.
+A bootstrap cannot contain unobserved events: if all of a group's 20 members in the interval are selected,
+they are selected in every draw. The radius is therefore at least ``1 − (δ − δ')^(1/n)``, the largest
+proportion that n members may all miss with that probability (about 3/n), for the smallest n compared. For
+gaps in units of scores it is that proportion of the span of the scores inside.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from partialfair.utils.typing import Floats, Ints
 # Fraction of the error probability of one side that step 1 spends on finding the candidates.
 CANDIDATE_SHARE = 0.1
 
-_BLOCK_BYTES = 4 << 20  # differences that are held at a time: as much as stays near the processor
+_BLOCK_BYTES = 4 << 20  # memory for differences at a time; fits into the processor's cache
 _TINY = 1e-12
 # Error probability at which Student's quantile is compared with the normal one.
 _USUAL_ERROR = 0.05
@@ -55,14 +55,14 @@ _USUAL_ERROR = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Differences:
-    """Differences d_j between pairs of groups, made a block of pairs at a time.
+    """Differences d_j between pairs of groups, computed for one block of pairs at a time.
 
     Attributes
     ----------
     pairs : (p, 2)
         Positions of the groups.
     n_most : (p,)
-        Differences that each pair has, at most.
+        Upper limit of the number of differences of each pair.
     fill
         ``fill(chosen, block)`` writes those of the chosen pairs into the rows of the block, column 0 from the
         data and the others from the draws, and returns where each pair's rows start, and their end.
@@ -86,7 +86,7 @@ class Differences:
 
 
 def join_differences(families: Sequence[Differences]) -> Differences:
-    """Return the differences of several families as those of one: its pairs are all of theirs in a row."""
+    """Return the differences of several families as one family, whose pairs are those of all in a row."""
     ends = np.cumsum([0, *(len(family.pairs) for family in families)])
 
     def fill(chosen: Ints, block: Floats) -> Ints:
@@ -109,8 +109,8 @@ def join_differences(families: Sequence[Differences]) -> Differences:
 class PairFluctuations:
     """Gaps of pairs of groups on the cells, the sizes s_p of their fluctuations, and their smaller samples.
 
-    ``widest`` is how different two rows can be: 1 for gaps that are proportions. ``around_half`` says that
-    gaps are distances of a chance from ½.
+    ``widest`` is the largest possible difference of two rows: 1 for gaps that are proportions.
+    ``around_half`` means that gaps are distances of a probability from ½.
     """
 
     gap: Floats
@@ -121,12 +121,12 @@ class PairFluctuations:
 
     @property
     def small_sample(self) -> Floats:
-        """What deviations are multiplied by: a Bayesian bootstrap divides by n + 1, not by n − 1."""
+        """Factor of deviations: a Bayesian bootstrap divides by n + 1, not by n − 1."""
         return np.sqrt((self.n_smallest + 1) / np.maximum(self.n_smallest - 1, 0.5))
 
     @property
     def student(self) -> Floats:
-        """What quantiles of draws are multiplied by: those of few members are Student's, not normal."""
+        """Factor of quantiles of draws, from normal to Student's quantiles for few members."""
         return np.asarray(self.quantile(_USUAL_ERROR) / special.ndtri(1 - _USUAL_ERROR))
 
     @property
@@ -139,17 +139,18 @@ class PairFluctuations:
         return np.asarray(special.stdtrit(np.maximum(self.n_smallest - 1, 1), 1 - error))
 
     def unseen(self, error: float) -> Floats:
-        """How far each gap may be off because no row of the sample would have shown it."""
+        """Radius of each gap due to events that the sample may have missed."""
         return np.asarray(self.widest * (1 - error ** (1 / self.n_smallest)))
 
     def radius(self, c: float, error: float) -> Floats:
-        """How far each gap may be off."""
+        """Radius of each gap."""
         return np.maximum(c * self.unit, self.unseen(error))
 
     def shift(self, gaps: Floats, radius: Floats, of_pair: Ints | None = None) -> Floats:
-        """Return gaps that are off by a radius, upwards or (where it is negative) downwards.
+        """Return the gaps shifted by a radius, upwards or (where it is negative) downwards.
 
-        A chance near 0 or 1 fluctuates little, and towards ½ only: chances move on the scale of their logit.
+        A probability near 0 or 1 has small errors, and only towards ½, so probabilities are shifted on the
+        logit scale.
         """
         if not self.around_half:
             return np.asarray(gaps + radius)
@@ -157,7 +158,7 @@ class PairFluctuations:
         return np.asarray(special.expit(special.logit(chance) + radius * slope) - 0.5)
 
     def distance(self, gaps: Floats, lower: float) -> Floats:
-        """Return the radius by which gaps are above a lower value; the inverse of `shift`."""
+        """Return the radius between the gaps and a lower value; the inverse of `shift`."""
         if not self.around_half:
             return np.asarray(gaps - lower)
         chance, slope = self._logit_scale(gaps, None)
@@ -165,7 +166,7 @@ class PairFluctuations:
         return np.asarray((special.logit(chance) - special.logit(value)) / slope)
 
     def _logit_scale(self, gaps: Floats, of_pair: Ints | None) -> tuple[Floats, Floats]:
-        """Return chances, half a member away from 1, and the slope of their logit."""
+        """Return probabilities, at least half a member below 1, and the slope of their logit."""
         n_smallest = self.n_smallest if of_pair is None else self.n_smallest[of_pair]
         chance = np.minimum(0.5 + gaps, 1 - 0.5 / np.maximum(n_smallest, 2.0))
         return chance, 1 / (chance * (1 - chance))
@@ -178,7 +179,7 @@ class PairFluctuations:
 
 
 class Places(NamedTuple):
-    """Differences one by one: ``|d_j|``, the standard deviation σ_j of its draws, and its pair.
+    """Individual differences: ``|d_j|``, the standard deviation σ_j of its draws, and its pair.
 
     Those that cannot be the largest ``|d_j| + t σ_j``, whatever t ≥ 0, may be left out.
     """
@@ -190,21 +191,21 @@ class Places(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Fluctuation:
-    """How far an estimated gap may be from the truth.
+    """The distribution of the error of an estimated gap.
 
     Attributes
     ----------
     pairs, positions
-        All pairs, and which groups they are of: (p, 2).
+        All pairs, and the positions of their groups: (p, 2).
     own : (p,)
-        How far each pair's gap may be off with probability δ, were it the only one; where a pair of groups
-        has several rows, how far all of them may be.
+        Radius of each pair's gap at confidence 1 − δ as a single comparison; where a pair of groups has
+        several rows, one radius for all of them.
     places
         All differences that matter to the upper bound.
     candidates
-        Positions of the pairs with candidates for the widest difference.
+        Positions of the pairs with candidates for the largest difference.
     least, known : (p,)
-        Of each pair: the ``|d_j|`` from which on j is a candidate, and that above which d_j's sign is known.
+        For each pair: the least ``|d_j|`` of candidates, and the one above which the sign of d_j is known.
     draws : (2, B)
         ``max_{j∈J} ±(d*_j − d_j) / s_p``, away from 0 and towards it, sorted.
     everywhere : (B,)
@@ -230,18 +231,18 @@ class Fluctuation:
         return float(self.pairs.gap.max())
 
     def below(self, error: float) -> float:
-        """How far the truth may lie below the gap, but with that probability."""
-        left = error - self.spent  # step 2 has what step 1 left
+        """Return how far below the gap the true gap may be, at that error probability."""
+        left = error - self.spent  # what step 1 has not used
         c = float(np.quantile(self.draws, 1 - left, axis=1, method="higher").max())
         pairs = self.pairs.only(self.candidates)
         return self.gap - float(pairs.shift(pairs.gap, -pairs.radius(c, left)).max())
 
     def above(self, error: float) -> float:
-        """How far the truth may lie above the gap, but with that probability."""
+        """Return how far above the gap the true gap may be, at that error probability."""
         return float(self.upper_ends(error).max()) - self.gap
 
     def upper_ends(self, error: float) -> Floats:
-        """Return ``max_j (|d_j| + t σ_j)`` of each pair, with at least what no row may have shown."""
+        """Return ``max_j (|d_j| + t σ_j)`` of each pair, at least the radius of unobserved events."""
         pair, pairs = self.places.pair, self.pairs
         times = pairs.quantile(error) * pairs.small_sample
         radius = np.maximum(times[pair] * self.places.deviation, pairs.unseen(error)[pair])
@@ -250,19 +251,20 @@ class Fluctuation:
         return ends
 
     def pair_ends(self) -> tuple[Ints, Floats, Floats, Floats]:
-        """Return positions, gap, and interval of every row of a pair, each as if it were the only one."""
+        """Return positions, gap, and interval of every row of a pair, each as a single comparison."""
         lows = self.pairs.shift(self.pairs.gap, -self.own)
         return self.positions, self.pairs.gap, lows, self.upper_ends(self.error / 2)
 
     def radius_everywhere(self, error: float) -> Floats:
-        """How far the gaps of all pairs may be off simultaneously, but with that probability."""
+        """Return the simultaneous radius of the gaps of all pairs, at that error probability."""
         return self.pairs.radius(float(np.quantile(self.everywhere, 1 - error, method="higher")), error)
 
     def p_value(self, excess: float) -> float:
-        """Chance of a gap that exceeds the truth by ``excess``: small values speak for a true excess.
+        """Probability of a gap that exceeds the true gap by ``excess``; small values indicate a true excess.
 
-        It includes the error spent on finding the candidates, and the chance that no row that would have
-        shown otherwise was seen; so it is at most δ just where the lower bound at that δ excludes the truth.
+        It includes the error used for finding the candidates, and the probability that the sample misses rows
+        with the opposite result; so it is at most δ exactly if the lower bound at that δ excludes the true
+        gap.
         """
         pairs = self.pairs.only(self.candidates)
         excesses = pairs.distance(pairs.gap, self.gap - excess)
@@ -276,7 +278,7 @@ class Fluctuation:
 
     @property
     def spent(self) -> float:
-        """The error probability that finding the candidates may use."""
+        """Error probability for finding the candidates."""
         return CANDIDATE_SHARE * self.error / 2
 
 
@@ -288,7 +290,7 @@ def bound_fluctuation(
     *,
     around_half: bool = False,
 ) -> Fluctuation:
-    """Bootstrap the distance between ``max_j |d_j|`` and its truth (steps 1 and 2 of the module's text).
+    """Bootstrap the error of ``max_j |d_j|`` (steps 1 and 2 of the module's docstring).
 
     Parameters
     ----------
@@ -299,20 +301,20 @@ def bound_fluctuation(
     n_members
         Effective members of each group that the metric compares.
     widest_difference
-        How different two rows can be: 1 where d_j are proportions, the span of the scores where they are
-        means.
+        The largest possible difference of two rows: 1 where d_j are proportions, the span of the scores where
+        they are means.
     around_half
-        Whether d_j are distances of a chance from ½.
+        Whether d_j are distances of a probability from ½.
     """
     error = 1 - confidence
     n_pairs = len(differences.pairs)
-    # Both labels, or both orders, of two groups may be rows: these share the pair's error.
+    # Both labels, or both orders, of two groups may be rows: they share the error of the pair.
     n_rows_of_pair = n_pairs / len(np.unique(np.sort(differences.pairs, axis=1), axis=0))
     gap, scale, own = np.empty(n_pairs), np.empty(n_pairs), np.empty(n_pairs)
     widest = np.zeros(differences.n_columns - 1)
     places: list[Places] = []
     no_sign = np.full(n_pairs, np.inf)
-    # Step 1: sizes of the fluctuations, and how far all pairs may be off simultaneously.
+    # Step 1: sizes of the fluctuations, and the simultaneous radius of all pairs.
     for some, starts, block in differences.blocks(np.arange(n_pairs)):
         gap[some], (deviations, _) = _widest_deviations(block, starts, np.zeros(some.size), no_sign[some])
         scale[some] = np.maximum(np.median(deviations, axis=1), _TINY * widest_difference)
@@ -347,10 +349,10 @@ def bound_fluctuation(
 
 @njit(cache=True)
 def _widest_deviations(block: Floats, starts: Ints, least: Floats, known: Floats) -> tuple[Floats, Floats]:
-    """For each pair ``max_j |d_j|``, and the widest deviations of each draw over j with ``|d_j| ≥ least``.
+    """Return ``max_j |d_j|`` of each pair, and each draw's largest deviations over j with ``|d_j| ≥ least``.
 
-    Deviations are ``|d*_j − d_j|``, and where ``|d_j| > known`` those away from 0, and those towards it, by
-    themselves: (2, n_pairs, n_draws).
+    Deviations are ``|d*_j − d_j|``, and where ``|d_j| > known`` those away from 0 and those towards it
+    separately: (2, n_pairs, n_draws).
     """
     n_pairs, n_draws = starts.size - 1, block.shape[1] - 1
     gaps, deviations = np.zeros(n_pairs), np.zeros((2, n_pairs, n_draws))
@@ -378,7 +380,7 @@ def _widest_deviations(block: Floats, starts: Ints, least: Floats, known: Floats
 def _undominated(block: Floats, starts: Ints) -> tuple[Floats, Floats, Ints]:
     """Return ``|d_j|``, the root mean square of ``d*_j − d_j``, and the pair, of rows that may matter.
 
-    A row does not matter if the pair's widest one has draws that deviate as much.
+    A row does not matter if the draws of the pair's largest row deviate as much.
     """
     sizes, deviations = np.empty(block.shape[0]), np.empty(block.shape[0])
     pairs, n_left = np.empty(block.shape[0], dtype=np.int64), 0

@@ -1,4 +1,4 @@
-"""List the metrics: the name of each, how its gap is measured, what it needs, and whether reports have it."""
+"""The metrics: name, exact gap, required inputs, and whether reports include them by default."""
 
 from __future__ import annotations
 
@@ -30,31 +30,29 @@ class Metric:
         The exact gap, and the family of differences of which it is the maximum; see
         `partialfair.metrics.differences`.
     needs_labels, needs_threshold
-        What it cannot be computed without.
+        Whether it needs labels, and a threshold.
     of_selected
-        Whether only which rows are above the threshold matters, where ranks are counted among rows of the
-        same label: fits then evaluate models without sorting.
+        Whether, with ranks counted among rows of the same label, the gap depends only on which rows are above
+        the threshold: fits then evaluate models without sorting.
     counts
-        Whose number limits what a sample can show: the interval's members, the whole group, or (``"by
+        The rows whose number limits the precision: the interval's members, the whole group, or (``"by
         scale"``) the whole group on the absolute scale and else the interval's members.
     labels
-        Those that it compares, if it needs labels.
+        The labels that it compares, if it needs labels.
     largest
-        The largest gap that there can be.
+        The largest possible gap.
     in_scores
-        Whether gaps are in units of the scores, and not proportions: they grow as scores do, and have no
-        largest.
+        Whether gaps are in units of the scores instead of proportions, and so have no largest value.
     around_half
-        Whether gaps are distances of a chance from ½.
+        Whether gaps are distances of a probability from ½.
     proportions
         For gaps that are differences of proportions at the threshold: the labels of these, or None for all
         rows. Their bounds need no draws (`partialfair.metrics.proportions`).
     reach
-        Where ties make it uncertain which scores belong to the interval: the least and the largest that a gap
-        may then be.
+        The least and the largest gap where ties leave open which scores belong to the interval.
     in_reports
-        Whether reports have it by default. Others appear where they are asked for (``metrics``), so that a
-        new metric changes no audit and weakens no joint confidence.
+        Whether reports have it by default. Others are included only by ``metrics``, so that a new metric does
+        not change audits or their joint confidence.
     """
 
     title: str
@@ -77,18 +75,18 @@ class Metric:
             object.__setattr__(self, "largest", float("inf"))
 
     def text(self, gap: float) -> str:
-        """Write a gap: proportions with three decimals, gaps that may be of any size with four digits."""
+        """Return a gap as text: proportions with three decimals, gaps in units of scores with four digits."""
         return f"{gap:.4g}" if self.largest > 1 else fixed(gap)
 
     def widest_difference(self, scored: ScoredGroups) -> float:
-        """Return how different two rows can be: 1 for proportions, else the span of scores in intervals."""
+        """Return the largest possible difference of two rows: 1 for proportions, else the span of scores."""
         if not self.in_scores:
             return 1.0
         inside = np.concatenate([group.scores[group.in_band > 0] for group in scored])
         return float(np.ptp(inside)) or 1.0  # where all scores are equal any unit is enough
 
     def missing_inputs(self, scored: ScoredGroups, setting: Setting) -> str:
-        """Say what the metric needs and was not given, or nothing."""
+        """Return which inputs are missing; empty if none is."""
         needs = []
         if self.needs_labels and scored.groups[0].positive is None:
             needs.append("labels")
@@ -97,13 +95,13 @@ class Metric:
         return f"needs {' and '.join(needs)}" if needs else ""
 
     def why_not_evaluated(self, scored: ScoredGroups, setting: Setting, gap: float) -> str:
-        """Say why a gap says nothing, or nothing: it is 0 as the threshold lies outside all intervals."""
+        """Return why a gap is uninformative (0, with the threshold outside all intervals); else empty."""
         if not self.proportions or not gap <= RANK_TOLERANCE:
             return ""
         return OUTSIDE if is_outside_everywhere(scored, setting, self.proportions) else ""
 
     def n_members(self, scored: ScoredGroups, setting: Setting) -> list[float]:
-        """Effective members of each group, of its scarcer label where labels count, that it compares."""
+        """Return the effective members of each group that it compares, of the rarer label with labels."""
         by_scale = self.counts == "by scale" and setting.gap_scale == "absolute"
         of_all_ranks = by_scale or self.counts == "whole group"
         if not self.needs_labels:
@@ -113,11 +111,11 @@ class Metric:
 
 
 def _parity_reach(scored: ScoredGroups, setting: Setting, gap: float) -> tuple[float, float]:
-    """Absolute gaps of the interval shrunk and widened by two standard errors of its ends, if there are ties.
+    """Return absolute gaps of the interval shrunk and extended by two standard errors of its ends, with ties.
 
-    A block of ties near an end of the interval belongs to it or not by very little, and the absolute gap
-    jumps with it. The bootstrap follows ranks continuously and does not see the jump. Errors of an end are
-    those of the smallest group's ranks there.
+    Small errors decide whether a block of ties near an end of the interval belongs to it, and the absolute
+    gap jumps accordingly. The bootstrap follows ranks continuously and does not include this jump. The errors
+    of an end are those of the smallest group's ranks there.
     """
     tied = any((group.scores[1:] == group.scores[:-1]).any() for group in scored)
     if setting.gap_scale == "interval" or not tied:
@@ -134,7 +132,7 @@ def _parity_reach(scored: ScoredGroups, setting: Setting, gap: float) -> tuple[f
     parts = scored.groups[0].interval.parts
     shrunk = [(move(low, 1), move(high, -1)) for low, high in parts if move(low, 1) < move(high, -1)]
     widened = [(move(low, -1), move(high, 1)) for low, high in parts]
-    # Each part by itself: widened parts may overlap, and the gap of a union is that of its worst part.
+    # Each part separately: extended parts may overlap, and the gap of a union is that of its worst part.
     least, most = (max(map(gap_on, changed), default=0.0) for changed in (shrunk, widened))
     return min(least, gap), max(most, gap)
 
@@ -212,7 +210,7 @@ def report_metrics(*others: str) -> list[str]:
 
 
 def choose_metrics(names: Sequence[str] | None) -> list[str]:
-    """Return names of metrics in the order of `METRICS`: those given, or (None) those that reports have."""
+    """Return names of metrics in the order of `METRICS`: those given, or by default those of reports."""
     if names is None:
         return report_metrics()
     if isinstance(names, str) or not set(names) <= METRICS.keys():
@@ -223,8 +221,8 @@ def choose_metrics(names: Sequence[str] | None) -> list[str]:
 def draw_groups(name: str, scored: ScoredGroups, setting: Setting, n_resamples: int, seed: int) -> Resamples:
     """Draw weights of the groups that a metric compares.
 
-    Every metric has its own random stream and draws only what it needs, so its interval does not depend on
-    which other metrics, labels or thresholds a report has.
+    Every metric has its own random stream, so its interval does not depend on the other metrics, labels or
+    thresholds of a report.
     """
     metric = METRICS[name]
     # Without labels a cell is drawn once; with them, once for each.

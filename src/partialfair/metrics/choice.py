@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _TIE = 1e-9
-_MOST_POSITIONS = 5  # that notebooks show
-# Resamples that lie outside an interval, at any confidence: what its ends are read from.
+_MOST_POSITIONS = 5  # number of positions in notebooks
+# Least number of resamples outside an interval, from which its ends are computed.
 _RESAMPLES_BEYOND = 20
 
 
@@ -51,7 +51,7 @@ class IntervalChoice:
     candidates
         One row per position: ``low``, ``high`` (the ends) and ``gap``.
     excluded
-        Groups with too few members inside an interval of that width: their gaps did not count.
+        Groups that are too small inside an interval of that width: their gaps did not count.
     """
 
     interval: tuple[float, float]
@@ -144,8 +144,8 @@ def choose_interval(
     higher_is_better : bool, default=True
         If False, ranks count from the lowest score.
     min_group_size : int, default=10
-        Groups with fewer effective members inside an interval of that width are excluded, as they are too
-        small to evaluate there; p is still the rate of all groups.
+        Groups with a smaller effective size inside an interval of that width are excluded; p is still the
+        rate of all groups.
     missing_groups : {"error", "ignore"}, default="error"
         "ignore" leaves out rows without a group; "error" raises `InputError`.
 
@@ -193,7 +193,7 @@ def choose_interval(
         ]
         raise InputError(
             f"{'only 1' if large else 'none'} of {len(scored)} groups has at least {min_group_size:g} "
-            f"effective members inside an interval {short_percent(width)} wide, and a gap needs two; too "
+            f"effective members in an interval {short_percent(width)} wide, and a gap needs two; too "
             f"small: {listed(sizes)}; widen it, or lower min_group_size"
         )
     scored = replace(scored, groups=tuple(large))
@@ -226,7 +226,7 @@ def _positive_rate(scored: ScoredGroups, positive_rate: float | None, threshold:
         return float(positive_rate)
     if threshold is None:
         raise InputError(
-            "give positive_rate (the share of positive decisions) or the threshold that makes them"
+            "give positive_rate (the proportion of positive decisions) or the threshold of decisions"
         )
     theta = ranked_threshold(scored, threshold)
     weight = [group.n if group.weights is None else group.weights.sum() for group in scored]
@@ -234,18 +234,18 @@ def _positive_rate(scored: ScoredGroups, positive_rate: float | None, threshold:
 
 
 def _radius_of_all(moved: Sequence[ScoredGroups], confidence: float, rng: np.random.Generator) -> Floats:
-    """How far the gaps at all positions may be off simultaneously: so far at most is the chosen one off."""
+    """Return simultaneous radii of the gaps at all positions, which hold for the chosen one."""
     first, last = moved[0].groups[0].interval.parts[0], moved[-1].groups[0].interval.parts[0]
     everywhere = moved[0].on(as_interval_set((first[0], last[1])))
     n_resamples = int(np.ceil(_RESAMPLES_BEYOND / (1 - confidence) - _TIE))
     drawn = resample(everywhere, threshold=None, n_resamples=n_resamples, rng=rng)
     families = [differences.statistical_parity(replace(drawn, scored=scored), Setting()) for scored in moved]
-    n_members = [group.n_inside for group in moved[0]]  # of any position: all are as wide
+    n_members = [group.n_inside for group in moved[0]]  # of any position: all have the same width
     spread = bound_fluctuation(join_differences(families), confidence, n_members)
     # Each side may miss with half of the probability: at a true gap of 0 only the lower end can.
     of_pairs = spread.radius_everywhere(spread.error / 2).reshape(len(moved), -1)
     gaps = spread.pairs.gap.reshape(len(moved), -1)
-    # The true maximum over pairs is within the largest of their ends, on either side.
+    # The true maximum over pairs lies between the largest lower and the largest upper end.
     below = gaps.max(axis=1) - (gaps - of_pairs).max(axis=1)
     above = (gaps + of_pairs).max(axis=1) - gaps.max(axis=1)
     return np.asarray(np.maximum(below, above))

@@ -1,14 +1,14 @@
-"""Write each metric as a family of signed differences, evaluated on data and draws in the same way.
+"""Metrics as families of signed differences, evaluated in the same way on data and draws.
 
 A metric's gap is ``max_j |d_j|``; these functions return the d_j for the columns of a `Resamples`. They
 mirror `partialfair.metrics.partial` on cells of scores instead of single scores, and serve only the
 confidence intervals: reported values always come from the exact metrics.
 
-There are two codings because each needs what the other cannot afford: intervals need every d_j in a thousand
-draws, a metric needs its maximum alone, from one pass through the sorted scores. On cells that hold one score
-each the two are equal, and ``tests/property/test_metrics_on_cells.py`` holds them together; but with every
-score a cell these functions take 25 times as long as the metric (a million scores, two groups), and absolute
-statistical parity is bootstrapped by rank, over other differences than its metric's.
+There are two implementations, because confidence intervals need every d_j in a thousand draws, while a metric
+needs only the maximum, from one pass through the sorted scores. On cells with one score each the two are
+equal, which ``tests/property/test_metrics_on_cells.py`` checks; but with one cell per score these functions
+take 25 times as long as the metric (a million scores, two groups), and absolute statistical parity is
+bootstrapped by rank, over other differences than its metric's.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from partialfair.metrics.resampling import Resamples
 from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats, Ints
 
-# Ranks inside the interval at which the absolute gap is followed, for up to ten groups; and the fewest for
-# many groups, of which there are more pairs.
+# Ranks inside the interval at which the absolute gap is evaluated, for up to ten groups; and the fewest for
+# many groups, which have more pairs.
 N_RANKS = 201
 FEWEST_RANKS = 21
 
 
-# How far slopes go on beyond the ends of an interval (`Resamples.passed_linearised`) for a mean over it. To a
-# mean its ends matter less than to a difference at one threshold: with slopes that go on as far as there, its
-# standard deviation would be up to twice what it is.
+# How far slopes continue beyond the ends of an interval (`Resamples.passed_linearized`) for a mean over it.
+# The ends matter less for a mean than for a difference at one threshold: with slopes that continue as far as
+# for the latter, its standard deviation would be up to twice too large.
 _OF_A_MEAN: dict[str, Any] = {"beyond": 0.0, "fading": 0.5}
 
 
@@ -42,7 +42,7 @@ def statistical_parity(resamples: Resamples, setting: Setting) -> Differences:
     """Differences of conditional distributions at thresholds, or of ranks at ranks in the interval."""
     if setting.gap_scale == "absolute":
         return _rank_differences(resamples)
-    curves = stack_curves(resamples, resamples.passed_linearised)
+    curves = stack_curves(resamples, resamples.passed_linearized)
     pairs = np.array(list(resamples.scored.pairs()))
     n_cells = np.diff(curves.offsets) - 1
 
@@ -55,8 +55,8 @@ def statistical_parity(resamples: Resamples, setting: Setting) -> Differences:
 def _rank_differences(resamples: Resamples) -> Differences:
     """Return ``p − F̄_j(F̄_k⁻¹(p))`` for ranks p in the interval and both orders of each pair.
 
-    The thresholds that count on the absolute scale depend on the ranks, which are random. Followed by rank
-    they do not: θ with F̄_k(θ) = p has ``|F̄_k(θ) − F̄_j(θ)| = |p − F̄_j(F̄_k⁻¹(p))|``.
+    The thresholds that count on the absolute scale depend on the ranks, which are random. By rank they do
+    not: θ with F̄_k(θ) = p has ``|F̄_k(θ) − F̄_j(θ)| = |p − F̄_j(F̄_k⁻¹(p))|``.
     """
     n_groups, last_cell = len(resamples.scored), resamples.thresholds.size
     pairs = np.array(list(permutations(range(n_groups), 2)))
@@ -65,8 +65,7 @@ def _rank_differences(resamples: Resamples) -> Differences:
     grid = np.concatenate([np.linspace(low, high, n_ranks) for low, high in parts])
     offsets, cells, ranks = stack_curves(resamples, resamples.ranks)
     reached, depth = _rank_positions(offsets, cells, ranks, grid, last_cell)
-    # The row of ``ranks`` that holds F̄ of each group below each cell: that of the last cell it occupies so
-    # far.
+    # The row of ``ranks`` with F̄ of each group below each cell: that of the last cell it occupies so far.
     rows_through = np.stack(
         [
             offset + np.searchsorted(draws.cells, np.arange(-1, last_cell + 1), side="right")
@@ -82,13 +81,13 @@ def _rank_differences(resamples: Resamples) -> Differences:
 
 
 def demographic_parity(resamples: Resamples, setting: Setting) -> Differences:
-    """Differences of selected proportions at the one threshold."""
+    """Return differences of selected proportions at the threshold."""
     return share_differences(resamples, [_selected(resamples, setting, None)])
 
 
 def group_auc(resamples: Resamples, setting: Setting) -> Differences:
     """``Pr(s > s') + ½ Pr(s = s') − ½`` inside the intervals of each pair."""
-    passed = partial(resamples.passed_linearised, **_OF_A_MEAN)
+    passed = partial(resamples.passed_linearized, **_OF_A_MEAN)
     pairs = np.array(list(resamples.scored.pairs()))
     add_chances = _chances(resamples, passed, passed)
 
@@ -130,7 +129,7 @@ def intra_group(resamples: Resamples, setting: Setting) -> Differences:
     for k in range(len(resamples.scored)):
         upper, lower = resamples.ranks(k, True), resamples.ranks(k, False)
         mass, mass_below = np.diff(upper, axis=0, prepend=0.0), np.diff(lower, axis=0, prepend=0.0)
-        # A positive in a cell beats the negatives of all cells below, and half of those in its own.
+        # A positive in a cell outranks the negatives of all cells below, and half of those in its own.
         aucs.append(np.einsum("jb,jb->b", mass, 1.0 - lower + 0.5 * mass_below))
     return share_differences(resamples, [aucs])
 
@@ -149,7 +148,7 @@ def share_differences(resamples: Resamples, kinds: Sequence[Sequence[Floats]]) -
 
 
 def group_differences(values: Sequence[Floats]) -> Differences:
-    """One d for each group by itself, for metrics that compare groups with a number and not with others."""
+    """Return one d for each group, for metrics that compare groups with a number instead of each other."""
     groups, of_group = np.arange(len(values)), np.array(values)
 
     def fill(chosen: Ints, block: Floats) -> None:
@@ -171,7 +170,7 @@ def _single_differences(
 
 
 def n_cells_above(resamples: Resamples, k: int, setting: Setting) -> int:
-    """How many of the group's cells lie above the threshold, which `resample` put among the knots."""
+    """Return how many of the group's cells lie above the threshold, which is one of the knots."""
     last = int(np.flatnonzero(resamples.thresholds == setting.threshold)[0])
     return int(np.searchsorted(resamples.draws[k].cells, last, side="right"))
 
@@ -183,7 +182,7 @@ def _selected(resamples: Resamples, setting: Setting, label: bool | None) -> lis
         if label is not None and setting.rank_within == "group":
             proportions.append(_selected_of_label(resamples, k, setting, label))
             continue
-        passed = resamples.passed_linearised(k, label)
+        passed = resamples.passed_linearized(k, label)
         n_above = n_cells_above(resamples, k, setting)
         selected = passed[n_above - 1] if n_above else np.zeros(passed.shape[1])
         scale = group.interval.measure if setting.gap_scale == "absolute" else 1.0
@@ -195,20 +194,20 @@ def _selected_of_label(resamples: Resamples, k: int, setting: Setting, positive:
     """Ranks within the group: a cell's fraction of the interval is split over labels by their weight."""
     all_weights, labelled = resamples.weights(k), resamples.weights(k, positive)
     fraction = np.divide(labelled, all_weights, out=np.zeros_like(all_weights), where=all_weights > 0)
-    passed = resamples.passed_linearised(k, **_OF_A_MEAN)
+    passed = resamples.passed_linearized(k, **_OF_A_MEAN)
     in_band = np.diff(passed, axis=0, prepend=0.0) * fraction
     selected = in_band[: n_cells_above(resamples, k, setting)].sum(axis=0)
     if setting.gap_scale == "absolute":
         rate = labelled.sum(axis=0) / all_weights.sum(axis=0)
         return np.asarray(resamples.scored.groups[k].interval.measure * selected / rate)
     total = in_band.sum(axis=0)
-    # A draw may move the few with the label out of the interval; the least radius answers for those.
+    # A draw may move few rows with the label out of the interval; the least radius covers those.
     unchanged = np.full_like(total, selected[0] / total[0])
     return np.asarray(np.divide(selected, total, out=unchanged, where=total > 0))
 
 
 class Curves(NamedTuple):
-    """Curves of all groups, one below the other.
+    """Curves of all groups, stacked.
 
     A curve holds, below each cell of scores that its group occupies, a fraction in the data (column 0) and in
     each draw. Group k has the rows ``offsets[k]`` to ``offsets[k + 1]``, of which the first is 0 (above its
@@ -232,9 +231,9 @@ def stack_curves(resamples: Resamples, curve: Callable[[int], Floats]) -> Curves
 def _chances(
     resamples: Resamples, upper: Callable[[int], Floats], lower: Callable[[int], Floats]
 ) -> Callable[[Ints, Floats], None]:
-    """Return a function that adds, for pairs (k, j), the chance that ``upper(k)`` beats ``lower(j)``.
+    """Return a function that adds, for pairs (k, j), the probability that ``upper(k)`` outranks ``lower(j)``.
 
-    Ties count ½. Curves are prepared group by group: of many groups they need much memory.
+    Ties count ½. Curves are prepared group by group: for many groups they need much memory.
     """
     offsets, cells, steps = stack_curves(resamples, lambda k: np.diff(upper(k), axis=0, prepend=0.0))
     below = stack_curves(resamples, lower).values
@@ -261,7 +260,7 @@ def _fill_curves(pairs: Ints, offsets: Ints, cells: Ints, curves: Floats, block:
         k, j = pairs[pair]
         at_k, at_j = offsets[k], offsets[j]
         while at_k < offsets[k + 1] - 1 or at_j < offsets[j + 1] - 1:
-            # Cell of the next row, which is one further on in the curves than in the cells.
+            # Cell of the next row; the curves have one more row than there are cells.
             cell_k = cells[at_k - k] if at_k < offsets[k + 1] - 1 else np.iinfo(np.int64).max
             cell_j = cells[at_j - j] if at_j < offsets[j + 1] - 1 else np.iinfo(np.int64).max
             at_k += cell_k <= cell_j
@@ -311,7 +310,7 @@ def _rank_positions(
         for b in range(n_draws):
             at = first
             for p in range(grid.size):
-                if p > 0 and grid[p] < grid[p - 1]:  # the next part of the interval begins anew
+                if p > 0 and grid[p] < grid[p - 1]:  # the next part of the interval begins
                     at = first
                 while at + 1 < end and ranks[at + 1, b] <= grid[p]:
                     at += 1

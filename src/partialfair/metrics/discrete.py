@@ -1,8 +1,8 @@
-"""Lay out scores for a figure: which are discrete, what proportion has each value, where an axis ends.
+"""Layout of scores in figures: discrete values, their proportions, and the ends of the axis.
 
-A density of grades 1 to 5 would show scores that no row has. Scores are *discrete* if they take few values
-and most members share theirs with another: then a bar stands at every value, and the part of a bar that lies
-inside the interval is the part of that block of ties whose ranks do, ``[F̄(v), F̄(v⁻)) ∩ I``.
+A density of grades 1 to 5 would show scores that do not occur. Scores are *discrete* if they take few values
+and most members share their value with another. Then there is a bar at every value, and the part of a bar
+inside the interval is the part of this block of ties whose ranks are, ``[F̄(v), F̄(v⁻)) ∩ I``.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from partialfair.utils.typing import Floats
 
 # On an axis of 400 pixels forty pairs of bars can still be distinguished; more values make a good density.
 _MOST_VALUES = 40
-# Thirty different scores of thirty rows are few values, but not discrete: at least half must share theirs.
+# Thirty different scores of thirty rows are few values, but not discrete: at least half must be tied.
 _LEAST_TIED = 0.5
-# Of the room for one value, its bars have this much.
+# Fraction of the space of one value that its bars occupy.
 _BAR_WIDTH = 0.8
-# Scores are far away if they lie beyond a group's first or last tenth by this many times their distance. That
-# is 9 standard deviations of normal scores: one score of a million cannot squeeze all others.
+# Scores are outliers if they lie beyond a group's first or last tenth by this many times the distance of the
+# two. That is 9 standard deviations of normal scores: one outlier cannot compress the axis of all others.
 _TAIL = 0.1
 _FENCE = 3.0
 
@@ -38,7 +38,7 @@ class DiscreteScores:
     values : (m,)
         Ascending, of all groups.
     centres : (m,)
-        Where the bars stand: at the values, or at 0, 1, ..., m − 1 where some lie too close together.
+        Positions of the bars: the values, or 0, 1, ..., m − 1 where some values are too close together.
     """
 
     values: Floats
@@ -61,12 +61,12 @@ class DiscreteScores:
 
     @property
     def is_even(self) -> bool:
-        """Whether every value has the same room, so that distances on the axis are not those of scores."""
+        """Whether values are equally spaced, so that distances on the axis are not those of scores."""
         return self.centres is not self.values
 
     @cached_property
     def room(self) -> float:
-        """Room for the bars of one value."""
+        """Space for the bars of one value."""
         # Scores that are all equal have a scale of their own size: 7 ± 0.35.
         alone = 0.1 * (abs(float(self.centres[0])) or 1.0)
         return float(np.diff(self.centres).min()) if self.centres.size > 1 else alone
@@ -104,7 +104,7 @@ class DiscreteScores:
         return np.concatenate([[1.0], group.rank(self.values)])
 
     def cuts(self, thresholds: npt.ArrayLike, higher_is_better: bool = True) -> Floats:
-        """Where to draw thresholds: between the bars that are selected and those not, and through no bar."""
+        """Return where to draw thresholds: between the selected bars and the others."""
         thresholds = np.asarray(thresholds, dtype=np.float64)
         drawn = np.interp(thresholds, self.values, self.centres)
         # A value at the threshold is selected neither by ">" nor by "<".
@@ -116,7 +116,7 @@ class DiscreteScores:
 
 
 def score_span(scored: ScoredGroups) -> tuple[float, float]:
-    """Return where an axis of scores begins and ends; scores far away from all others may lie beyond."""
+    """Return the ends of an axis of scores; outliers may lie beyond them."""
     ends = np.array([_group_span(group.scores) for group in scored])
     return float(ends[:, 0].min()), float(ends[:, 1].max())
 
@@ -125,8 +125,8 @@ def _group_span(scores: Floats) -> tuple[float, float]:
     first, last = float(scores[0]), float(scores[-1])
     tail = int(_TAIL * (scores.size - 1))
     low, high = float(scores[tail]), float(scores[-1 - tail])
-    if not high > low:  # most are tied: nothing says what is far
+    if not high > low:  # most are tied: outliers are undefined
         return first, last
-    reach = _FENCE * (high - low)  # infinite if it overflows: then no score is far
+    reach = _FENCE * (high - low)  # infinite if it overflows: then there are no outliers
     inside = scores[(scores >= low - reach) & (scores <= high + reach)]
     return float(inside[0]), float(inside[-1])

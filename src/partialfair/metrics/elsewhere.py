@@ -1,22 +1,22 @@
-"""Measure the largest gap outside a constrained interval: a constraint may move the gap to ranks next to it.
+"""The largest gap outside a constrained interval, to which a constraint may move the gap.
 
-Let the interval be ``w`` wide, and ``[p, q)`` a piece of the ranks that it leaves. What is wanted is the
-largest gap over **all** intervals of width w in the piece (over the piece itself where it is shorter), at any
-position. No position has to be tried. With the ranks ``x = F̄_k(θ)`` and ``y = F̄_j(θ)`` of a threshold,
-clipped to the piece, the gap of an interval at θ is the part of it that lies between x and y; and an interval
-of width w that may be anywhere in the piece can hold ``min(w, |x − y|)`` of what is between them. Therefore
+Let w be the width of the interval, and ``[p, q)`` a piece of the other ranks. The result is the largest gap
+over **all** intervals of width w in the piece, at any position (over the piece itself where it is shorter).
+It needs no search over positions. With the ranks ``x = F̄_k(θ)`` and ``y = F̄_j(θ)`` of a threshold, clipped
+to the piece, the gap of an interval at θ is the fraction of it between x and y, and an interval of width w
+anywhere in the piece contains at most ``min(w, |x − y|)`` of the ranks between them. Therefore
 
     max over positions of the gap = min(1, max_θ |clip(x, p, q) − clip(y, p, q)| / w),
 
-which is the gap of the whole piece times ``(q − p) / w``. So bounds of that one maximum are bounds of the
-search: the differences of all pieces, each in units of its w, are one family of `partialfair.metrics.bounds`,
-whose lower bound is corrected for the choice of threshold, pair and piece, and whose upper bound needs no
-correction.
+which is the gap of the whole piece times ``(q − p) / w``. So bounds of this single maximum are valid for the
+whole search: the differences of all pieces, each in units of its w, are one family of
+`partialfair.metrics.bounds`, whose lower bound is corrected for the choice of threshold, pair and piece, and
+whose upper bound needs no correction.
 
-On the absolute scale a threshold counts if one of its ranks lies in the interval. Each that counts in a piece
-counts in some interval of width w, so the answer is the absolute gap of all pieces together.
+On the absolute scale a threshold counts if one of its ranks lies in the interval. Each threshold that counts
+in a piece counts in some interval of width w, so the result is the absolute gap of all pieces together.
 
-For a union of intervals the pieces of the complement are compared as they are.
+For a union of intervals the result is the largest gap of the pieces of the complement.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class GapElsewhere:
     ci_low, ci_high
         Ends of its confidence interval, corrected for the search.
     lower_bound, upper_bound
-        One-sided bounds, each by itself with that confidence, corrected likewise.
+        One-sided bounds, each with that confidence, with the same correction.
     interval
-        Where it is: ranks from the best, (low, high).
+        Its position: ranks from the best, (low, high).
     groups, ranks
         The worst pair of groups, and the ranks in them of the score at which they differ most.
     pieces
@@ -93,12 +93,12 @@ class GapElsewhere:
 
     @property
     def worse_off(self) -> GroupLabel:
-        """The group of the worst pair of which fewer are above the score at which they differ most."""
+        """The group of the worst pair with the smaller proportion above the score of the gap."""
         return self.groups[int(np.argmin(self.ranks))]
 
     @property
     def place(self) -> str:
-        """Where it is, and which group is worse off: "ranks 40–65%, where South is worse off than North"."""
+        """Position of the gap and the group worse off: "ranks 40–65%, where A is worse off than B"."""
         ranks = f"ranks {span_text(*self.interval)}"
         if self.gap == 0:
             return ranks
@@ -123,7 +123,7 @@ class ElsewhereComparison:
     Attributes
     ----------
     before, after
-        Of either model; each is searched by itself, so that they may lie at different ranks.
+        One per model; each has its own search, so that the positions may differ.
     """
 
     before: GapElsewhere
@@ -145,7 +145,7 @@ class ElsewhereComparison:
 
 
 class _Piece(NamedTuple):
-    """Some ranks outside the interval, the width of the intervals compared there, and its groups."""
+    """Ranks outside the interval, the width of the intervals compared there, and the groups."""
 
     low: float
     high: float
@@ -154,7 +154,7 @@ class _Piece(NamedTuple):
 
     @property
     def factor(self) -> float:
-        """The gap of the piece times this is the largest gap of intervals of that width."""
+        """Ratio of the largest gap of intervals of that width to the gap of the piece."""
         return (self.high - self.low) / self.width
 
 
@@ -188,7 +188,7 @@ def gap_elsewhere(
     confidence, clusters, n_resamples, random_state
         As in `fairness_report`. Bounds are corrected for the search over positions, pieces and pairs.
     min_group_size
-        Groups with fewer effective members inside such an interval are not compared there.
+        Groups with a smaller effective size inside such an interval are not compared there.
 
     Returns
     -------
@@ -305,7 +305,7 @@ def groups_gap_elsewhere(
     min_group_size: float,
     rng: np.random.Generator,
 ) -> GapElsewhere | None:
-    """As `gap_elsewhere`, of groups that are sorted already and hold the constrained interval."""
+    """As `gap_elsewhere`, for groups that are already sorted and contain the constrained interval."""
     if scored.intervals_differ:
         raise InputError(
             "intervals that differ by group leave different ranks outside; give one interval, or a union"
@@ -317,7 +317,7 @@ def groups_gap_elsewhere(
         return None
     rest = IntervalSet(tuple((piece.low, piece.high) for piece in pieces))
     drawn = resample(scored.on(rest), threshold=None, n_resamples=n_resamples, rng=rng)
-    # Each piece by itself, so that groups too small in one are compared in the others.
+    # Each piece separately, so that groups too small in one are compared in the others.
     gaps: list[tuple[float, WorstGap, _Piece]] = []
     families: list[Differences] = []
     n_members: list[float] = []
@@ -333,13 +333,13 @@ def groups_gap_elsewhere(
         assert metric.reach is not None
         reaches.append(metric.reach(inside.scored, setting, worst.value))
         family = differences.statistical_parity(inside, setting)
-        # Every piece has positions of its own, as groups have other numbers of members there.
+        # Every piece has its own positions, because the sizes of groups differ by piece.
         families.append(_scale(family, factor, np.arange(piece.members.size) + len(n_members)))
         part = piece.width if gap_scale == "interval" else 1.0
         n_members += [group.n_effective * part for group in inside.scored]
     spread = bound_fluctuation(join_differences(families), confidence, n_members)
     value, worst, piece = max(gaps, key=lambda each: each[0])
-    # On the absolute scale ties make it uncertain which scores belong to a piece.
+    # On the absolute scale ties leave open which scores belong to a piece.
     least, most = value, value
     if gap_scale == "absolute":
         least, most = (max(ends) for ends in zip(*reaches, strict=True))
@@ -392,7 +392,7 @@ def _only(drawn: Resamples, members: Ints) -> Resamples:
 
 
 def _scale(family: Differences, factor: float, positions: Ints) -> Differences:
-    """Return the differences in other units, with other positions of the groups."""
+    """Return the differences times a factor, with other positions of the groups."""
 
     def fill(chosen: Ints, block: Floats) -> Ints:
         starts = family.fill(chosen, block)

@@ -1,9 +1,9 @@
-"""Find which groups are large enough to be evaluated, and which metrics they allow; warn of the others.
+"""Checks which groups are large enough to evaluate, and by which metrics; warns of the others.
 
-A group has ``n_eff · m`` effective members inside its interval, where ``n_eff = (Σw)² / Σw²`` and m is the
-interval's measure. With fewer than ``min_group_size`` its gap says more about chance than about the scores:
-the group is listed as too small, or merged with the others that are. Metrics that need labels also leave out
-groups with too few members with one of the labels.
+The effective size of a group inside its interval is ``n_eff · m``, where ``n_eff = (Σw)² / Σw²`` and m is the
+interval's measure. Below ``min_group_size`` its gap reflects mostly sampling noise: the group is listed as
+too small, or merged with other small groups. Metrics that need labels also leave out groups with too few
+members with one of the labels.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from partialfair.utils.typing import (
     SmallGroups,
 )
 
-# Evaluated groups with fewer effective members inside the interval than this get a warning.
+# A warning names evaluated groups whose effective size inside the interval is smaller.
 MIN_MEMBERS = 30
 
 TOO_FEW = "too small to evaluate"
@@ -62,9 +62,9 @@ class GroupSummary:
     n, n_effective
         Its members, and ``(Σw)² / Σw²``.
     n_in_interval
-        How many of them are inside the interval; fractions where a member straddles an end.
+        Number of them inside the interval; fractional where a member straddles an end.
     tied_share
-        Proportion of the members whose score another member of the group has too.
+        Proportion of the members with a score that is tied within the group.
     interval
         Pairs (low, high) of ranks from the best.
     """
@@ -86,9 +86,9 @@ class SmallGroup(GroupSummary):
     group, n, n_effective, n_in_interval, tied_share, interval
         As in `GroupSummary`.
     counted
-        What there are too few of: ``"members"``, ``"positives"`` or ``"negatives"``.
+        What is too rare: ``"members"``, ``"positives"`` or ``"negatives"``.
     n_counted
-        How many effective ones count: those inside the interval, or in all for metrics of all ranks.
+        Their effective number: inside the interval, or in the whole group for metrics of all ranks.
     """
 
     counted: Literal["members", "positives", "negatives"]
@@ -101,7 +101,7 @@ class SmallGroup(GroupSummary):
 
     @property
     def text(self) -> str:
-        """Its name, and how many there are."""
+        """Its name and effective number."""
         count = members_text(self.n_counted, too_few=True)
         counted = self.counted.removesuffix("s") if count == "1" else self.counted
         return f"{group_name(self.group)!r} ({count} effective {counted})"
@@ -109,18 +109,18 @@ class SmallGroup(GroupSummary):
 
 @dataclass(frozen=True, eq=False)
 class EvaluatedScores:
-    """Scores that were checked, split by group and sorted, before any draw.
+    """Scores that are checked, split by group and sorted, before any draw.
 
     Attributes
     ----------
     scored, setting
-        The groups that are evaluated, and what metrics need to know besides.
+        The evaluated groups, and the settings of metrics.
     small, merged
-        Groups that are too small, and small ones that are evaluated together as one.
+        Groups that are too small, and small groups that are merged.
     too_few_labelled, omitted
-        By metric: groups with too few of a label, and why it cannot be computed.
+        By metric: groups with too few rows of a label, and the reason why it cannot be computed.
     metrics
-        Names of those that were asked for and can be computed.
+        Names of the requested metrics that can be computed.
     """
 
     scored: ScoredGroups
@@ -132,7 +132,7 @@ class EvaluatedScores:
     metrics: tuple[str, ...] = ()
 
     def compared(self, metric: str) -> ScoredGroups:
-        """Return the groups that a metric compares: without those that have too few of a label."""
+        """Return the groups that a metric compares, without those with too few rows of a label."""
         small = {group.group for group in self.too_few_labelled.get(metric, ())}
         groups = tuple(group for group in self.scored if group.label not in small)
         return replace(self.scored, groups=groups)
@@ -159,7 +159,7 @@ def evaluate_scores(
     metrics: Sequence[str] | None,
     max_groups: int = MAX_GROUPS,
 ) -> EvaluatedScores:
-    """Check the arguments of `fairness_report`, find which groups are evaluated, and warn of small ones."""
+    """Check the arguments of `fairness_report`, choose the groups to evaluate, and warn of small ones."""
     check_fraction(confidence, "confidence")
     check_count(n_resamples, "n_resamples")
     # Five draws beyond the end of an interval are the fewest that a quantile is read from.
@@ -198,7 +198,7 @@ def evaluate_scores(
         n_compared = len(scored) - len(few.get(name, ()))
         reason = metric.missing_inputs(scored, setting)
         omitted[name] = reason or too_few_reason(metric, n_compared, min_group_size)
-    # Warnings are about labels, whichever metrics were asked for; the result is about those metrics alone.
+    # Warnings consider labels whatever the requested metrics; the result contains only these metrics.
     evaluated = EvaluatedScores(
         scored,
         setting,
@@ -228,10 +228,10 @@ def check_comparable(
     min_group_size: float = 10,
     missing_groups: MissingGroups = "error",
 ) -> None:
-    """Raise for rows on which a report could not compare two groups by that metric.
+    """Raise `InputError` for rows in which that metric cannot compare two groups.
 
-    Before any fit: how many members are inside does not depend on scores, nor do rows with a label where
-    ranks are counted within group and label.
+    This needs no fit: the sizes do not depend on scores, nor do those by label where ranks are counted within
+    group and label.
     """
     scores = np.zeros(groups.codes.size)
     every = scored_groups(scores, groups, interval, sample_weight, positive, True, missing_groups, clusters)
@@ -243,7 +243,7 @@ def check_comparable(
 
 
 def too_few_reason(metric: Metric, n_compared: int, min_group_size: float) -> str:
-    """Say why a metric that needs labels has not two groups to compare; nothing if it has."""
+    """Return why a metric that needs labels cannot compare two groups; empty if it can."""
     if n_compared >= 2:
         return ""
     kinds = " and ".join(LABEL_KINDS[label] for label in metric.labels)
@@ -283,7 +283,7 @@ def _part_groups(
         if enough(together.n_inside, min_group_size):
             large, small, merged = [*large, together], (), small
     if len(large) < 2:
-        alone = small or merged  # all that are too few, though together they may be enough
+        alone = small or merged  # all groups that are too small separately
         who = "only 1" if len(alone) < len(scored) else "none"
         which = "the small ones together are one"
         if alone:
@@ -309,7 +309,7 @@ def _merge(few: Sequence[GroupScores], others: Sequence[GroupLabel]) -> GroupSco
 def _too_few_labelled(
     metric: Metric, scored: ScoredGroups, setting: Setting, min_group_size: float
 ) -> tuple[SmallGroup, ...]:
-    """Return the groups with too few of a label that the metric compares, each with the scarcer one."""
+    """Return the groups with too few rows of a label that the metric compares, with the rarer label."""
     if not metric.needs_labels or scored.groups[0].positive is None:
         return ()
     within = None if metric.counts == "whole group" else setting.rank_within
@@ -328,7 +328,7 @@ def _small_group(group: GroupScores, counted: Any, n_counted: float) -> SmallGro
 def _small_group_messages(
     evaluated: EvaluatedScores, few_inside: Sequence[SmallGroup], min_group_size: int
 ) -> list[str]:
-    """Say which groups are not evaluated, by any metric or by some, and which are but on few members."""
+    """Return messages on groups that are not evaluated, by some or all metrics, or on few members only."""
     scored, setting, messages = evaluated.scored, evaluated.setting, []
     if evaluated.small:
         n_small, n_merged = len(evaluated.small), len(evaluated.merged)

@@ -1,4 +1,4 @@
-"""Summarize rank curves on a grid: what decides the gaps of all intervals that end on its lines.
+"""Summaries of rank curves on a grid, which determine the gaps of all intervals that end on its lines.
 
 The rank curve of two groups, ``θ → (x, y) = (F̄_a(θ), F̄_b(θ))``, is monotone and visits at most 2 n + 1
 cells of an n × n grid. A few extremes of each visit (`grid_visits`) determine statistical parity on both
@@ -40,12 +40,12 @@ def visits_of_pairs(groups: Sequence[GroupScores], n_grid: int) -> Iterator[tupl
 
 @njit(cache=True)
 def grid_visits(a: Floats, above_a: Floats, b: Floats, above_b: Floats, n_grid: int) -> tuple[Ints, Floats]:
-    """Summarise the curve ``θ → (x, y) = (F̄_a(θ), F̄_b(θ))`` by the cells of a grid that it visits.
+    """Summarize the curve ``θ → (x, y) = (F̄_a(θ), F̄_b(θ))`` by the cells of a grid that it visits.
 
     The curve is monotone, so it visits at most ``2 n_grid + 1`` cells. For each one, in order, return its
     position, and the points (x, y) of the visit that come first, last, with the largest ``x − y`` and with
     the largest ``y − x``, and last the mass of pairs within the visit in which the member of a scores higher,
-    ties counted ½: all that any interval whose ends are grid lines needs.
+    ties counted ½. These determine the gaps of all intervals that end on grid lines.
     """
     cells = np.empty((2 * n_grid + 1, 2), dtype=np.int64)
     visits = np.empty((2 * n_grid + 1, 9))
@@ -100,7 +100,7 @@ def _add_leads(
 
     The ends are ``low = i / n_grid`` and ``high = j / n_grid``; u and l are the two ranks, ``up`` and
     ``down`` the visits at which they reach each grid line, and lead, most and least the largest u − l, the
-    largest u and the smallest l of each visit. On its way down the curve meets up to four stretches::
+    largest u and the smallest l of each visit. As θ falls, the curve has up to four stretches::
 
         u inside, l before it       min(u, high) − low grows: its last visit counts
         u beyond it, l before it    all of the interval
@@ -116,7 +116,7 @@ def _add_leads(
             beyond[j] = j / n_grid - least[up[j]]
     for i in range(n_grid - 1, -1, -1):
         low = i / n_grid
-        # Visits between line i and line i + 1 are new; those further down were looked at for i + 1.
+        # Visits between line i and line i + 1 are new; those further down were included for i + 1.
         visit, following = max(up[i], down[i]), max(up[i + 1], down[i + 1])
         largest = 0.0
         j = i + 1
@@ -144,7 +144,7 @@ def _add_leads(
 
 @njit(cache=True)
 def clipped_grid_gaps(cells: Ints, visits: Floats, n_grid: int) -> Floats:
-    """Clipped gap of every interval ``[i / n_grid, j / n_grid)``, at ``[i, j − 1]``; nan where j ≤ i."""
+    """Return the clipped gap of every interval ``[i / n_grid, j / n_grid)`` at ``[i, j − 1]``; else nan."""
     # The larger of the leads of either group over the other; each call raises ``gaps`` to one of them.
     gaps = np.zeros((n_grid, n_grid))
     x, y = _first_visits(cells, 0, n_grid), _first_visits(cells, 1, n_grid)
@@ -160,9 +160,9 @@ def clipped_grid_gaps(cells: Ints, visits: Floats, n_grid: int) -> Floats:
 
 @njit(cache=True)
 def widest_in_strips(cells: Ints, visits: Floats, n_grid: int) -> Floats:
-    """Return the widest ``|x − y|`` where x, and where y, lies in the strips l to m − 1 of the grid.
+    """Return the largest ``|x − y|`` where x, and where y, lies in the strips l to m − 1 of the grid.
 
-    It is at ``[axis, l, m − 1]``; strip ``n_grid`` is rank 1, which no interval holds.
+    It is at ``[axis, l, m − 1]``; strip ``n_grid`` is rank 1, which belongs to no interval.
     """
     widest = np.zeros((2, n_grid + 1, n_grid + 1))
     for visit in range(cells.shape[0]):
@@ -192,7 +192,7 @@ def gaps_in_strips(widest: Floats) -> Floats:
 
 @njit(cache=True)
 def bottom_lead(cells: Ints, visits: Floats, n_grid: int) -> float:
-    """Return the widest ``|x − y|`` where x or y is 1: what rank 1 would add to intervals that end there."""
+    """Return the largest ``|x − y|`` where x or y is 1, for intervals that end at rank 1."""
     best = 0.0
     for visit in range(cells.shape[0]):
         if max(cells[visit, 0], cells[visit, 1]) == n_grid:
@@ -211,7 +211,7 @@ def _tied_area(x: float, y: float, next_x: float, next_y: float, low: float, hig
 
 @njit(cache=True)
 def grid_aucs(cells: Ints, visits: Floats, n_grid: int) -> Floats:
-    """As `clipped_grid_gaps`, the chance that a member of a's band scores higher than one of b's, ties ½.
+    """As `clipped_grid_gaps`, the probability that a row of a's interval outranks one of b's, ties ½.
 
     It is the area ``∫ (min(x, high) − low) dy`` left of the curve inside the square ``[low, high)²``, over
     that of the square. From the visit at which both ranks have reached ``low`` until one reaches ``high`` it
@@ -231,7 +231,7 @@ def grid_aucs(cells: Ints, visits: Floats, n_grid: int) -> Floats:
         for j in range(i + 1, n_grid + 1):
             end, high = min(reach_x[j], reach_y[j]), ends[j]
             width = high - low
-            if end < begin:  # one has passed the interval before the other reaches it
+            if end < begin:  # one leaves the interval before the other enters it
                 aucs[i, j - 1] = 1.0 if reach_x[j] == end else 0.0
                 continue
             area = 0.0
@@ -244,7 +244,7 @@ def grid_aucs(cells: Ints, visits: Floats, n_grid: int) -> Floats:
                 first, last = visits[begin], visits[end - 1]
                 area += sums[end - 1] - sums[begin] + areas[begin] - low * (last[3] - first[1])
                 area += _tied_area(last[2], last[3], at[0], at[1], low, high)
-            # What of b is left when a has passed the interval loses to all of a.
+            # Rows of b after a has left the interval rank below all of a.
             area += (high - min(max(at[1], low), high)) * (width if reach_x[j] == end else 0.0)
             aucs[i, j - 1] = area / width**2
     return aucs
@@ -252,7 +252,7 @@ def grid_aucs(cells: Ints, visits: Floats, n_grid: int) -> Floats:
 
 @njit(cache=True)
 def keep_widest(values: Floats, fair: float, position: int, widest: Floats, pair: Ints) -> None:
-    """Raise ``widest`` to one more pair's distances from what is fair, and note where that pair is wider."""
+    """Raise ``widest`` to one more pair's distances from equality, and store the pair where it is larger."""
     for i in range(values.shape[0]):
         for j in range(i, values.shape[1]):
             gap = abs(values[i, j] - fair)
@@ -262,7 +262,7 @@ def keep_widest(values: Floats, fair: float, position: int, widest: Floats, pair
 
 @njit(cache=True)
 def widen_interval_band(gaps: Floats, radius: float, low: Floats, high: Floats) -> None:
-    """Raise the ends of a band to those of one more pair, whose gaps are off by at most radius / width."""
+    """Raise the ends of a band to those of one more pair, with errors of at most radius / width."""
     n_grid = gaps.shape[0]
     for i in range(n_grid):
         for j in range(i, n_grid):
@@ -275,16 +275,16 @@ def widen_interval_band(gaps: Floats, radius: float, low: Floats, high: Floats) 
 def widen_absolute_band(
     widest: Floats, radius: float, reach: tuple[float, float], low: Floats, high: Floats
 ) -> None:
-    """As `widen_interval_band` on the absolute scale: which θ belong to the interval is uncertain too.
+    """As `widen_interval_band` on the absolute scale, where also the θ inside the interval are uncertain.
 
-    Ranks are off by at most ``reach`` of their axis, rounded up to whole cells. Where that takes an interval
-    to rank 1 it includes it: a θ whose true rank is just below 1 may lie below all scores of the sample.
-    ``widest`` is that of `widest_in_strips`.
+    Errors of ranks are at most ``reach`` of their axis, rounded up to whole cells. An interval that this
+    extends to rank 1 includes rank 1: a θ whose true rank is just below 1 may lie below all scores of the
+    sample. ``widest`` is that of `widest_in_strips`.
     """
     n_grid = widest.shape[1] - 1
     for i in range(n_grid):
         for j in range(i, n_grid):
-            # The interval shrunk by the reach bounds the gap from below, and widened, from above.
+            # The interval shrunk by the reach bounds the gap from below; extended by it, from above.
             inside, outside = 0.0, 0.0
             for axis in range(2):
                 steps = int(np.ceil(reach[axis] * n_grid))
@@ -302,12 +302,12 @@ def _visits_of_one(
 ) -> tuple[int, Ints, Ints, Floats]:
     """As `grid_visits`, of group k and each group j after it.
 
-    Group k is taken out of the arrays, which hold itself and those after it alone; how many scores are left
-    is returned first. Equal scores have the same ``blocks``.
+    Group k is removed from the arrays, which hold only groups k and later; the number of remaining scores is
+    returned first. Equal scores have the same ``blocks``.
 
-    What is known of the visit that each pair is in lies in arrays over j until the visit ends; a move that
-    stays in its cell, as nearly all do, is then a step or two. If k moves, only ``x − y`` may grow, and if j
-    moves, only ``y − x`` and the mass of pairs.
+    The current visit of each pair is stored in arrays over j until the visit ends; a move within its cell, as
+    nearly all are, then takes one or two steps. If k moves, only ``x − y`` may grow, and if j moves, only ``y
+    − x`` and the mass of pairs.
     """
     cells = np.empty((n_groups, 2 * n_grid + 1, 2), dtype=np.int64)
     visits = np.empty((n_groups, 2 * n_grid + 1, 9))
@@ -341,7 +341,7 @@ def _visits_of_one(
                 if moved - rank[k] > lag_y[mover] - lag_x[mover]:
                     lag_x[mover], lag_y[mover] = rank[k], moved
                 continue
-        # Several groups share the score, or a cell is left: the pairs concerned are brought up to date first.
+        # Several groups share the score, or a cell is left: these pairs are updated first.
         k_moves = False
         for at in range(begin, end):
             k_moves |= groups[at] == k
@@ -367,5 +367,5 @@ def _visits_of_one(
             if groups[at] != k:
                 groups[n_left], ranks[n_left], blocks[n_left] = groups[at], ranks[at], blocks[at]
                 n_left += 1
-    # All ranks end at 1, which lies in a cell of its own: the last visit is up to date.
+    # All ranks end at 1, which lies in a cell of its own: the last visit is complete.
     return n_left, n_visits, cells, visits

@@ -1,4 +1,4 @@
-"""Read scores and groups: check the arrays, split them by group, sort each group once."""
+"""Scores and groups: checks the arrays, splits them by group, and sorts each group once."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ _Scores = TypeVar("_Scores", float, Floats)
 
 @dataclass(frozen=True)
 class Setting:
-    """What metrics need to know besides scores and groups.
+    """Settings of metrics, besides scores and groups.
 
     Attributes
     ----------
     gap_scale, rank_within, ties
         As in the public metrics.
     threshold
-        On scores of which higher is better; see `ranked_threshold`.
+        Negated where lower is better; see `ranked_threshold`.
     """
 
     gap_scale: GapScale = "interval"
@@ -77,9 +77,8 @@ class GroupScores:
     positive : (n,) booleans or None
         In the same order; None when no labels were given.
     clusters : (n,) integers or None
-        In the same order: which rows belong together, as several rows of one person do, numbered over all
-        groups; None when every row is an observation of its own. Values do not depend on them, confidence
-        does.
+        In the same order: the cluster of each row, numbered over all groups; None when every row is an
+        independent observation. Gaps do not depend on clusters, confidence does.
     """
 
     label: GroupLabel
@@ -96,12 +95,12 @@ class GroupScores:
 
     @cached_property
     def in_band(self) -> Floats:
-        """Fraction of the interval that each member holds; see `partialfair.data.intervals.band_weights`."""
+        """Fraction of the interval that each member occupies; see `intervals.band_weights`."""
         return band_weights(self.scores, self.weights, self.interval)
 
     @property
     def name(self) -> str:
-        """The label as messages write it."""
+        """The label as text."""
         return group_name(self.label)
 
     @property
@@ -111,9 +110,9 @@ class GroupScores:
 
     @property
     def n_effective(self) -> float:
-        """Return ``(Σw)² / Σw²``, the number of equally weighted members that have as much information.
+        """Return ``(Σw)² / Σw²``, the number of equally weighted members with the same information.
 
-        The w are weights of clusters, where there are any: rows of one cluster may all be the same.
+        With clusters, the w are weights of clusters, because rows of one cluster may all be equal.
         """
         if self.clusters is not None:
             by_cluster = np.bincount(self.clusters, weights=self.weights)
@@ -122,17 +121,17 @@ class GroupScores:
 
     @property
     def n_inside(self) -> float:
-        """Effective members inside the interval, ``n_effective · measure``."""
+        """Effective size inside the interval, ``n_effective · measure``."""
         return self.n_effective * self.interval.measure
 
     def n_labelled(self, positive: bool, rank_within: RankWithin | None) -> float:
-        """Effective members with a label: those inside the interval, or (None) those of all ranks."""
+        """Return the effective number of members with a label: inside the interval, or (None) in all."""
         labelled = self.with_label(positive)
         if labelled.n == 0:
             return 0.0
         if rank_within != "group":
             return labelled.n_effective if rank_within is None else labelled.n_inside
-        # Ranks of the whole group: each member counts by the fraction of the interval that it holds.
+        # Ranks of the whole group: each member counts by its fraction of the interval.
         inside = np.where(self.positive == positive, self.in_band, 0.0)
         if self.clusters is not None:
             inside = np.bincount(self.clusters, weights=inside)
@@ -140,12 +139,12 @@ class GroupScores:
 
     @property
     def ranked(self) -> tuple[Floats, Floats]:
-        """What compiled functions need of the scores."""
+        """The scores and weights for compiled functions."""
         return self.scores, self.above
 
     @property
     def set_arguments(self) -> tuple[Floats, Floats, float]:
-        """What compiled functions need of the interval."""
+        """The interval for compiled functions."""
         return self.interval.starts, self.interval.lengths, self.interval.measure
 
     def rank(self, thresholds: npt.ArrayLike) -> Floats:
@@ -157,7 +156,7 @@ class GroupScores:
 
     @property
     def turned(self) -> GroupScores:
-        """The group with negated scores and its interval counted from their top."""
+        """Return the group with negated scores, and its interval counted from their top."""
         return GroupScores(
             self.label,
             self.interval.from_the_other_end,
@@ -166,7 +165,7 @@ class GroupScores:
         )
 
     def with_label(self, positive: bool) -> GroupScores:
-        """Only the members with that label, ranked among themselves."""
+        """Return the members with that label only, ranked among themselves."""
         assert self.positive is not None
         keep = self.positive == positive
         return GroupScores(
@@ -179,14 +178,14 @@ class GroupScores:
 
 @dataclass(frozen=True, eq=False)
 class ScoredGroups:
-    """All groups that are compared, and the direction of users' scores.
+    """All compared groups, and the direction of the original scores.
 
     Attributes
     ----------
     groups
-        Each with its sorted scores, of which higher is better.
+        One per group, with sorted scores of which higher is better.
     higher_is_better
-        Whether that is so in the users' units too; if not, scores and thresholds here are negated.
+        Whether higher original scores are better; if not, scores and thresholds here are negated.
     n_missing
         Rows that were left out because they have no group.
     """
@@ -206,18 +205,18 @@ class ScoredGroups:
         return combinations(range(len(self.groups)), 2)
 
     def on(self, interval: IntervalSet) -> ScoredGroups:
-        """Return the same groups with another, common interval; nothing is sorted again."""
+        """Return the same groups with another, common interval, without sorting again."""
         return replace(self, groups=tuple(replace(group, interval=interval) for group in self.groups))
 
     def in_users_units(self) -> ScoredGroups:
-        """Return the scores as users wrote them, for figures: intervals then count from the highest."""
+        """Return the original scores, for figures: intervals then count from the highest."""
         if self.higher_is_better:
             return self
         return replace(self, groups=tuple(group.turned for group in self.groups), higher_is_better=True)
 
     @property
     def intervals_differ(self) -> bool:
-        """Whether some group has an interval of its own."""
+        """Whether intervals differ by group."""
         return any(group.interval != self.groups[0].interval for group in self.groups)
 
 
@@ -233,10 +232,10 @@ def scored_groups(
     *,
     max_groups: int = MAX_GROUPS,
 ) -> ScoredGroups:
-    """Check, split and sort: O(n log n), and O(n) more for each group.
+    """Check, split and sort the scores: O(n log n), and O(n) for each group.
 
-    A weight of 0 is the same as an absent row, and a weight of 2 the same as the row twice. This is the only
-    place where scores are negated: everything that is given a `ScoredGroups` ranks high scores first.
+    A row of weight 0 counts as absent, and one of weight 2 as two rows. Only this function negates scores: in
+    a `ScoredGroups` higher scores are always better.
     """
     check_flag(higher_is_better, "higher_is_better")
     scores = oriented(finite_vector(y_score, "y_score", ranked=True), higher_is_better)
@@ -254,10 +253,10 @@ def scored_groups(
     if weights is not None:
         members = [rows[weights[rows] > 0] for rows in members]
         if np.ptp(weights) == 0:
-            weights = None  # equal weights: counting is exact, summing is not
+            weights = None  # equal weights: counts are exact, sums are not
     present = [(label, rows) for label, rows in zip(encoded.labels, members, strict=True) if rows.size]
     if len(present) < 2:
-        # Rows of weight 0 are absent, and so may be all of a group.
+        # Rows of weight 0 are absent; a group may have no others.
         who = f"only group {present[0][0]!r}" if present else "no group with positive weight"
         raise InputError(f"sensitive_features has {who}; a gap needs at least two groups")
     intervals = intervals_by_group(interval, [label for label, _ in present])
@@ -278,7 +277,7 @@ def sorted_group(
     positive: npt.NDArray[np.bool_] | None,
     clusters: Ints | None = None,
 ) -> GroupScores:
-    """Sort one group. Scores that come alone are sorted in place: they are the caller's copy."""
+    """Sort one group. Scores without other arrays are sorted in place, because they are a copy."""
     if weights is None and positive is None and clusters is None:
         scores.sort()
         return GroupScores(label, interval, scores)
@@ -288,7 +287,7 @@ def sorted_group(
 
 
 def effective_size(weights: Floats) -> float:
-    """Return ``(Σw)² / Σw²``, the number of rows of equal weight that have as much information."""
+    """Return ``(Σw)² / Σw²``, the number of equally weighted rows with the same information."""
     return float(weights.sum() ** 2 / (weights**2).sum())
 
 
@@ -307,7 +306,7 @@ def read_groups(
 
 
 def oriented(scores: _Scores, higher_is_better: bool) -> _Scores:
-    """Return scores of which higher is better, or such scores in the users' units again.
+    """Return scores of which higher is better, or the original ones of such scores.
 
     Negation is exact and its own inverse; subtracting the score from 0 never gives −0.
     """
@@ -333,13 +332,13 @@ def check_threshold(threshold: Any) -> None:
 
 
 def ranked_threshold(scored: ScoredGroups, threshold: Any) -> float:
-    """Return a threshold in users' units as one on the scores of ``scored``; raise unless it is a number."""
+    """Return a threshold in original units as one on the scores of ``scored``, after checking it."""
     check_threshold(threshold)
     return oriented(float(threshold), scored.higher_is_better)
 
 
 def positives(y_true: ArrayLike, pos_label: Any) -> npt.NDArray[np.bool_]:
-    """Which labels equal ``pos_label``; labels must have exactly two classes, or be all of one."""
+    """Return which labels equal ``pos_label``; there must be two classes, or one only."""
     import pandas as pd
 
     if y_true is None:
@@ -358,7 +357,7 @@ def positives(y_true: ArrayLike, pos_label: Any) -> npt.NDArray[np.bool_]:
         raise InputError(f"y_true has {len(classes)} classes ({named}), but two are needed")
     # One class alone may be the negatives: then there is no positive.
     if len(classes) == 2 and pos_label not in classes:
-        # As the names say, or else the larger, as scikit-learn's classifiers have it.
+        # By the names, or else the larger, as in scikit-learn's classifiers.
         likely = max(classes, key=lambda label: (not reads_as_negative(label), str(label)))
         raise InputError(
             f"pos_label {pos_label!r} is not among the classes of y_true ({named}); give pos_label={likely!r}"

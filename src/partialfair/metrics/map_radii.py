@@ -1,7 +1,7 @@
-"""Find how far all gaps of the map may be off simultaneously.
+"""Simultaneous confidence radii of all gaps of the map.
 
 Let ``e_k(θ) = F̂_k(θ) − F̄_k(θ)``, and ``passed`` be the fraction of an interval [α, β) that a rank has
-passed. It is monotone with slopes of at most 1 / (β − α), so that what a pair's difference is off by is ``λ
+passed. It is monotone with slopes of at most 1 / (β − α), so that the error of a pair's difference is ``λ
 e_k(θ) − λ' e_k'(θ)`` over the width for some λ and λ' in [0, 1]: at most, at one of the four corners,
 
     sup_θ max(|e_k|, |e_k'|, |e_k − e_k'|) / (β − α).
@@ -14,31 +14,31 @@ and add up like ``√(1/n_k + 1/n_k')``, as in the Kolmogorov–Smirnov test of 
 with the one c for which all pairs p hold simultaneously with the nominal probability. Three choices:
 
 * **The logarithm.** With Kolmogorov's tails ``2 exp(−2 R²/u²)`` the sum of all radii is least, at a given sum
-  of error probabilities, if ``R_p² / u_p²`` falls by half the logarithm of the unit (nearly). Then a small
-  group, whose radii are widest, does not pay for the many pairs among large ones. Its own pairs mostly fail
-  together, which makes them cheaper still: with all of the logarithm, radii of ten groups of 60 to 3,000 are
-  as small on average, and the largest ratio to DKW is 0.90 instead of 0.91, of 60 with nine times 3,000 0.82
-  instead of 0.87.
-* **The minimum** is part of the family before c is found, so it costs no confidence: on the
-  interval scale no radius is wider than that of DKW. There is such a c: with DKW's own radii all pairs hold.
+  of error probabilities, if ``R_p² / u_p²`` falls by half the logarithm of the unit (nearly). Then the radii
+  of a small group, which are the largest, do not increase with the many pairs among large groups. Errors of
+  its own pairs mostly occur together, which reduces their radii further: with all of the logarithm, radii of
+  ten groups of 60 to 3,000 are as small on average, and the largest ratio to DKW is 0.90 instead of 0.91, of
+  60 with nine times 3,000 0.82 instead of 0.87.
+* **The minimum** is part of the family before c is found, so it does not reduce confidence: on the interval
+  scale no radius exceeds that of DKW. Such a c exists: with DKW's own radii all pairs hold.
 * **Where ranks agree.** In large samples e_k is a Brownian bridge in the rank over √n_k, and the quantile is
-  taken for two groups that are equal, whose bridges meet at equal ranks. To the leading order of the tail
-  that is the hardest case: a difference is largest near the point (½, ½) of the rank curve, where its
-  variance ``F̄(1 − F̄)/n + F̄'(1 − F̄')/n'`` is. Of all curves through it those along the diagonal leave it
-  most slowly, in units of what the difference moves by (Cauchy–Schwarz), and other curves do not reach it.
-  Ties only take thresholds away. In small samples the limit's quantiles are on the safe side.
+  that of two equal groups, whose bridges are compared at equal ranks. To the leading order of the tail this
+  is the hardest case: a difference is largest near the point (½, ½) of the rank curve, where its variance
+  ``F̄(1 − F̄)/n + F̄'(1 − F̄')/n'`` is. Of all curves through it those along the diagonal leave it most
+  slowly, relative to the change of the difference (Cauchy–Schwarz), and other curves do not reach it. Ties
+  only remove thresholds. In small samples the quantiles of the limit are conservative.
 
 On the absolute scale a gap is ``max |F̄_k − F̄_k'|`` over the θ at which either rank lies in the interval,
-and which θ do is uncertain by |e_k|. There the event is ``|e_k| ≤ r_k`` for all groups, on which a fraction
-of the error probability is spent, and ``|e_k − e_k'| ≤ R_p`` for all pairs, which has the rest.
+and the errors |e_k| make these θ uncertain. There the event is ``|e_k| ≤ r_k`` for all groups, on which a
+fraction of the error probability is spent, and ``|e_k − e_k'| ≤ R_p`` for all pairs, which has the rest.
 
 With weights the bridge of group k runs on the clock ``A(u) = Σ w² / (Σw)²`` of its members above rank u, and
 1/n_k becomes ``4 max_u ((1 − u)² A(u) + u² (A(1) − A(u)))``: that is 1 / n_effective if weights do not depend
-on ranks, and more where heavy rows crowd near an end. Rows in clusters may tie groups to each other: then the
-radii are DKW's, which holds whatever depends on what.
+on ranks, and more where heavy rows are concentrated near an end. Rows in clusters may make groups dependent:
+then the radii are those of DKW, which hold for any dependence.
 
 The quantiles are simulated, from the sizes (and clocks) alone and with a seed of their own: the same sizes
-give the same radii. Scores do not enter, so there is nothing to pay for having looked at them.
+give the same radii. They do not depend on the scores, so they need no correction for selection.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ from partialfair.utils.typing import Floats, Ints
 
 @dataclass(frozen=True)
 class BridgeSettings:
-    """How many bridges are drawn, and what is read from them."""
+    """Number and grid of simulated bridges, and the quantiles computed from them."""
 
-    # Ranks at which bridges are drawn; `between` says what happens between them.
+    # Ranks at which bridges are drawn; `between` corrects for the ranks between them.
     n_ranks: int = 32
-    # Enough that the quantile for 95% is one for 94.8% to 95.2%.
+    # Enough for the quantile of 95% to be one of 94.8% to 95.2%.
     max_draws: int = 10_000
-    # If there is no time for so many, error probabilities of pairs are added up instead: radii grow by 3%.
+    # If that would take too long, error probabilities of pairs are summed instead: radii are 3% larger.
     min_draws: int = 500
-    # So many random numbers, and differences of two bridges, are drawn: a fifth of a second's work each.
+    # Numbers of random draws, and of differences of two bridges: 0.2 s each.
     max_numbers: int = 4_000_000
     max_differences: int = 640_000_000
     # A quantile that fewer draws exceed is extrapolated from the one that so many exceed.
@@ -73,7 +73,7 @@ class BridgeSettings:
     membership: float = 0.2
     # The supremum of a Brownian path exceeds that on a grid of step h as if by ``−ζ(½)/√(2π) · √h``.
     between: float = 0.5826
-    # As many bridges as stay near the processor.
+    # Number of bridges that fit into the processor's cache.
     block_draws: int = 256
 
 
@@ -87,7 +87,7 @@ class MapRadii:
     Attributes
     ----------
     noise : (K,)
-        1/n_k, or what becomes of it with weights.
+        1/n_k, or its weighted version.
     epsilon : (K,)
         DKW's bound on sup |e_k|, for all groups simultaneously.
     membership : (K,)
@@ -109,11 +109,11 @@ class MapRadii:
         return _find_radii(clocks.tobytes(), confidence, scored.groups[0].clusters is None)
 
     def interval(self, pairs: Ints) -> Floats:
-        """How far the clipped differences of pairs (p, 2) may be off, times β − α."""
+        """Return radii of the clipped differences of pairs (p, 2), times β − α."""
         return self._of_pairs(pairs, self.interval_level, self.epsilon)
 
     def absolute(self, pairs: Ints) -> Floats:
-        """How far their ``F̄_k − F̄_k'`` may be off anywhere, while ranks are off by at most `membership`."""
+        """Return radii of ``F̄_k − F̄_k'`` at all θ, given that errors of ranks are at most `membership`."""
         return self._of_pairs(pairs, self.absolute_level, self.membership)
 
     def _of_pairs(self, pairs: Ints, level: float, of_groups: Floats) -> Floats:
@@ -154,11 +154,11 @@ def _find_radii(clocks_as_bytes: bytes, confidence: float, independent: bool) ->
         # Very many groups: Kolmogorov's tails of all of them, and of all pairs, are added up.
         group_tails, pair_tails = (2 * np.exp(-2 * each).sum() for each in (group_extra, extra))
         group_level = 0.5 * float(np.log(group_tails / group_error))
-        # Pairs are so many more than groups that a pair's radius exceeds its groups': one c serves both
-        # scales.
+        # There are so many more pairs than groups that a pair's radius exceeds those of its groups: one c is
+        # valid for both scales.
         absolute_level = 0.5 * float(np.log(pair_tails / ((1 - SETTINGS.membership) * error)))
-        # Where DKW's radius is smaller for some pairs, it would need error of its own: then it serves all
-        # pairs.
+        # Where DKW's radius is smaller for some pairs, it would need its own error probability: then it is
+        # used for all pairs.
         fits = bool((units * (absolute_level + extra) <= cap**2).all())
         interval_level = absolute_level if fits else np.inf
     membership = np.sqrt(noise * (group_level + group_extra))  # r_k at the level of the groups
@@ -166,7 +166,7 @@ def _find_radii(clocks_as_bytes: bytes, confidence: float, independent: bool) ->
 
 
 def _clock(group: GroupScores) -> Floats:
-    """A(u) at the grid's ranks u = 1/m, ..., 1: the variance of the weight above, were ranks known."""
+    """A(u) at the grid's ranks u = 1/m, ..., 1: the variance of the weight above, for known ranks."""
     ranks = np.arange(1, SETTINGS.n_ranks + 1) / SETTINGS.n_ranks
     if group.weights is None or group.clusters is not None:
         return ranks / group.n_effective
@@ -181,7 +181,7 @@ def _draw_levels(
     pairs: tuple[Ints, Floats, Floats, Floats],
     n_draws: int,
 ) -> Floats:
-    """Draw bridges of all groups; return the c that each draw needs on either scale, and for its groups."""
+    """Draw bridges of all groups; return the c of each draw on both scales, and for its groups."""
     rng = np.random.default_rng(0)
     steps = np.sqrt(np.diff(clocks, axis=1, prepend=0.0))
     between = SETTINGS.between * np.sqrt(clocks[:, -1] / SETTINGS.n_ranks)
@@ -198,8 +198,8 @@ def _draw_levels(
 def _upper_quantile(levels: Floats, error: float) -> float:
     """Return the level that draws exceed with that probability.
 
-    Tails fall like ``exp(−2c)``, and the largest of many levels is like Gumbel's: what few draws exceed is
-    found from what more do.
+    Tails fall like ``exp(−2c)``, and the largest of many levels is like Gumbel's: levels that few draws
+    exceed are extrapolated from those that more do.
     """
     seen = max(error, SETTINGS.tail_draws / levels.size)
     level = float(np.quantile(levels, 1 - seen, method="higher"))
@@ -223,7 +223,7 @@ def _tie_down(numbers: Floats, steps: Floats) -> Floats:
         for rank in range(n_ranks):
             fraction = (rank + 1) / n_ranks
             for b in range(n_draws):
-                # The last rank comes last: until then it holds where the path would have ended.
+                # The last rank is changed last: until then it has the end of the path.
                 value = numbers[k, rank, b] - fraction * numbers[k, n_ranks - 1, b]
                 numbers[k, rank, b] = value
                 sups[k, b] = abs(value) if abs(value) > sups[k, b] else sups[k, b]
@@ -241,7 +241,7 @@ def _raise_levels(
     cap: Floats,
     levels: Floats,
 ) -> None:
-    """Raise each draw's c to what its pairs need: in row 0 on the interval scale, in row 1 on the other."""
+    """Raise each draw's c to that of its pairs: in row 0 on the interval scale, in row 1 on the other."""
     n_draws = bridges.shape[2]
     widest = np.empty(n_draws)
     for pair in range(positions.shape[0]):

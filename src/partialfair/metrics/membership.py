@@ -33,7 +33,7 @@ from partialfair.utils.typing import ArrayLike, Floats, IntervalLike, Ints, Miss
 if TYPE_CHECKING:
     import pandas as pd
 
-_AT_ONCE = 256  # pairs of places whose memberships are held at a time: 10 MB
+_AT_ONCE = 256  # pairs of places at a time, with memberships of 10 MB
 
 
 def interval_membership(
@@ -158,7 +158,7 @@ def interval_changes(
         )
         for scores in (before, after)
     )
-    # As they were given, unlike those of check_weights: totals are in their units.
+    # The given weights, unlike those of check_weights: totals are in their units.
     weights = np.ones(old.size) if sample_weight is None else finite_vector(sample_weight, "sample_weight")
     known = groups.codes >= 0
 
@@ -199,7 +199,7 @@ class GridPlaces:
 
     @classmethod
     def of(cls, scores: Floats, weights: Floats, n_grid: int) -> GridPlaces:
-        """Rank the members of one group, higher scores first; weights are positive."""
+        """Return the places of the members of one group, higher scores first; weights are positive."""
         from_top = np.argsort(-scores, kind="stable")
         ends, above = tie_ends(scores[from_top]), running_weight(weights[from_top])
         ranks = n_grid * (above[ends] / above[-1])
@@ -230,13 +230,13 @@ def grid_stays(before: GridPlaces, after: GridPlaces, weights: Floats) -> Floats
     n_grid, shape = before.n_grid, (before.low.size, after.low.size)
     code = before.place.astype(np.int64) * shape[1] + after.place
     joint = np.bincount(code, weights=weights, minlength=shape[0] * shape[1]).reshape(shape)
-    # Members inside one cell under both: all whose two cells are in [i, j), by sums over rectangles.
+    # Members of single cells under both: all whose two cells are in [i, j), by sums over rectangles.
     above = np.zeros((n_grid + 1, n_grid + 1))
     above[1:, 1:] = joint[:n_grid, :n_grid].cumsum(axis=0).cumsum(axis=1)
     i, last = np.triu_indices(n_grid)
     j = last + 1
     stays = above[j, j] - above[i, j] - above[j, i] + above[i, i]
-    # Members that are inside in part, under one model at least.
+    # Members that are partly inside, under at least one model.
     joint[:n_grid, :n_grid] = 0.0
     old_places, new_places = np.nonzero(joint)
     if old_places.size == 0:

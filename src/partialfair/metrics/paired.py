@@ -1,25 +1,25 @@
-"""Compare the gaps of two models on the same rows: the difference, with its confidence interval.
+"""The difference of the gaps of two models on the same rows, with its confidence interval.
 
-Two models that score the same rows have correlated errors, so the difference of their gaps is known better
-than either gap. In the draws of both models every row (or cluster) has the same weight, and the models are
-compared draw by draw.
+Two models that score the same rows have correlated errors, so the error of the difference of their gaps is
+smaller than that of either gap. In the draws of both models every row (or cluster) has the same weight, and
+the models are compared draw by draw.
 
 Let ``g_M = max_j |d_j|`` be the gap of model M and ``Δ = g_B − g_A``. For the upper end of Δ:
 
-- "B's gap is not larger" is a claim about every difference of B, so each j, with either sign, is bounded by
-  itself (an intersection–union test): the end is the largest of the upper ends of ``±d_j − g_A``.
-- That A's gap is large must be shown by places that the data choose. A single chosen place, the largest
-  estimate, is biased upwards. Instead all contenders count: the places whose estimate is below the largest by
-  at most κ paired standard deviations. A weighted mean of their ``|d_i|``, with the signs of the estimates,
-  is a lower bound of g_A, in which the errors that made single places large average out. With n rows (their
-  effective number, if they are weighted) ``κ = √(log n)``, on either scale and for every metric.
+- "B's gap is not larger" is a claim about every difference of B, so each j, with either sign, has its own
+  bound (an intersection–union test): the end is the largest of the upper ends of ``±d_j − g_A``.
+- A lower bound of A's gap depends on places that the data choose. A single chosen place, the largest
+  estimate, is biased upwards. Instead all contenders are used: the places whose estimate is below the largest
+  by at most κ paired standard deviations. A weighted mean of their ``|d_i|``, with the signs of the
+  estimates, is a lower bound of g_A, in which the errors of single places average out. With n
+  rows (their effective number, if they are weighted) ``κ = √(log n)``, on either scale and for every metric.
 - Weights of contenders depend on variances, not on estimates, which would be biased again: the square of a
   place's variance, relative to the largest variance of its pair of groups. Ranks vary most near the median,
   where shifted scores also differ most, so that this mean is nearer to A's gap than one with equal weights.
 - A's difference at the same place i (as far down the pair's scores, with the same sign) is a second lower
-  bound of g_A, which says more where the models are similar. No data choose it. Both ends then use the
-  quantile of the larger of the two studentized errors, and the lower end counts; the second one is left out
-  if its estimate plus two deviations is larger than that of the first.
+  bound of g_A, which is tighter where the models are similar. It does not depend on the data. Both ends then
+  use the quantile of the larger of the two studentized errors, and the lower end counts; the second one is
+  left out if its estimate plus two deviations is larger than that of the first.
 
 The lower end of Δ is the upper end with A and B exchanged. A draw is a plausible truth, and an end is a
 quantile of draws, not of their reflection. For statistical parity, whose largest difference is often where a
@@ -27,22 +27,22 @@ group's rank reaches an end of the interval, draws are clipped there as the rank
 at an end can only come back into the interval, in truth as in the draws.
 
 As in `partialfair.metrics.bounds`, draws are corrected for few members (by their variance and by Student's
-quantile), and an end is above its estimate by at least what no row of the sample may have shown.
+quantile), and the distance of an end from its estimate is at least the radius of unobserved events.
 
 Demographic parity, equal opportunity and equalized odds compare one proportion per group; their ends use the
 same argument and limits of proportions instead of draws: see `partialfair.metrics.proportions`.
 
-What is theory and what is simulation: the bounds of single places need no correction for their number, by
-the argument of intersection–union tests. The selection of contenders is the moment selection of Andrews and
-Soares (2010), who suggest this κ: places that are tied in truth stay in, and all others leave as n grows.
-That a mean of selected places may be treated as one of given places is thus an asymptotic statement; in a
-sample the mean is biased upwards and varies more than its draws do, by less the larger κ is. For finite n it
-is checked by simulation only (benchmarks/paired_and_chosen.py), mainly where it is hardest: A has many tied
-maxima, and B has a single one, among few levels of scores, so that B's other places leave no reserve. There
-(400 rows, correlation 0.5) κ, 0.8 κ and 0.6 κ missed the truth in 5.3%, 6.3% and 7.5% of 1,200 samples, for a
-nominal 5%. Settings, coverage and power: docs/metrics.md.
+Theory and simulation: the bounds of single places need no correction for their number, by the argument of
+intersection–union tests. The selection of contenders is the moment selection of Andrews and Soares (2010),
+who suggest this κ: places that are tied in truth stay in, and all others leave as n grows. That a mean of
+selected places may be treated as one of given places is thus an asymptotic statement; in a sample the mean is
+biased upwards and varies more than its draws do, less so for a larger κ. For finite n it is checked by
+simulation only (benchmarks/paired_and_chosen.py), mainly in the hardest case: A has many tied maxima, and B
+has a single one, among few levels of scores, so that the bound of B is not conservative. There (400 rows,
+correlation 0.5) κ, 0.8 κ and 0.6 κ missed the truth in 5.3%, 6.3% and 7.5% of 1,200 samples, for a nominal
+5%. Settings, coverage and power: docs/metrics.md.
 
-How much power is possible: let A's scores of two groups of 400 rows be shifted by 0.3 and B's by 0.1, with a
+Limits of the power: let A's scores of two groups of 400 rows be shifted by 0.3 and B's by 0.1, with a
 correlation of 0.95, on ranks 10–50%. With normal errors of known covariance the hypothesis that is hardest to
 reject is that B's gap is as large with the opposite sign, ``−d_j ≥ |d_i|`` for one j and all i. It is convex,
 and 2.46 standard errors away, so that no test with a level of 5% has a power above 0.79. A test that bounds
@@ -227,7 +227,7 @@ def compare_gaps(
     higher_is_better : bool, default=True
         If False, ranks count from the lowest score, and rows with scores below the threshold are selected.
     min_group_size : int, default=10
-        A group with fewer effective members inside the interval is too small to evaluate.
+        A group with a smaller effective size inside the interval is too small to evaluate.
     small_groups : {"list", "merge", "keep"}, default="list"
         As in `fairness_report`.
     missing_groups : {"error", "ignore"}, default="error"
@@ -282,7 +282,7 @@ def compare_gaps(
     thresholds = threshold if isinstance(threshold, tuple) else (threshold, threshold)
     if len(thresholds) != 2:
         raise InputError(f"threshold must be one for both models or a pair, not {len(thresholds)}")
-    if n_rows:  # encoded once for both models; without rows, the scores are at fault
+    if n_rows:  # encoded once for both models; without rows, the error is in the scores
         sensitive_features = read_groups(sensitive_features, n_rows, missing_groups)
     models = []
     for scores, limit in zip((score_a, score_b), thresholds, strict=True):
@@ -297,7 +297,7 @@ def compare_gaps(
             rank_within=rank_within,
             pos_label=pos_label,
             sample_weight=sample_weight,
-            # Each row is a cluster of its own: draws then know which rows of the two models are the same.
+            # Each row is a cluster of its own, so that draws use the same weights for both models.
             clusters=np.arange(n_rows) if clusters is None else clusters,
             n_resamples=n_resamples,
             higher_is_better=higher_is_better,
@@ -311,11 +311,11 @@ def compare_gaps(
     omitted = {name: reason for model in models for name, reason in model.omitted.items()}
     rows = []
     for name in choose_metrics(metrics):
-        # What a metric leaves out under either model, it leaves out under both, in one order.
+        # Groups that a metric excludes under one model are excluded under both.
         small = {one.group: one for model in models for one in model.too_few_labelled.get(name, ())}
         few = {name: tuple(small.values())}
         a, b = (replace(model, too_few_labelled=few) for model in models)
-        # Each model alone may have two groups to compare, and both together not.
+        # Each model may allow two groups, but both together fewer.
         reason = too_few_reason(METRICS[name], len(a.scored) - len(small), min_group_size)
         if reason and name not in omitted:
             omitted[name] = reason
@@ -327,16 +327,16 @@ def compare_gaps(
 
 @dataclass(frozen=True, eq=False)
 class _Gap:
-    """One model's gap by one metric, and its draws.
+    """The gap of one model by one metric, and its draws.
 
     Attributes
     ----------
     least, most
-        The exact gap, or what it is if ties shift it down and up.
+        The exact gap, or its values if ties shift it down and up.
     differences
         The d_j on cells of scores.
     pairs
-        Gaps and smaller samples of the pairs of groups.
+        Gaps and sizes of the smaller samples of the pairs of groups.
     lower : (B + 1,)
         Weighted mean ``|d_j|`` of the contenders for the largest one: the estimate, and the draws.
     """
@@ -356,7 +356,7 @@ class _Gap:
     def of(
         cls, metric: Metric, scored: ScoredGroups, draws: Resamples, setting: Setting, value: float
     ) -> _Gap:
-        """Follow a model's contenders through the draws, and with them a lower bound of its gap."""
+        """Compute a model's contenders and the lower bound of its gap, on all draws."""
         if metric is METRICS["statistical_parity"]:
             draws = replace(draws, clipped=True)
         differences = metric.differences(draws, setting)
@@ -367,7 +367,7 @@ class _Gap:
             largest = block[np.argmax(sizes)]
             if abs(largest[0]) > top[0]:
                 top = largest * np.sign(largest[0])
-        # A second pass: contenders are known once the largest difference is.
+        # A second pass: contenders depend on the largest difference.
         total, weight = np.zeros_like(top), 0.0
         for _, starts, block in differences.blocks(np.arange(gap.size)):
             weight += add_contenders(block, starts, top, _n_deviations(scored), total)
@@ -415,7 +415,7 @@ def _difference(
 
 
 def _n_deviations(scored: ScoredGroups) -> float:
-    """How many standard deviations contenders may be below the largest difference."""
+    """Return κ, the largest distance of contenders from the largest difference in standard deviations."""
     return float(np.sqrt(np.log(max(sum(group.n_effective for group in scored), 2.0))))
 
 
@@ -423,13 +423,13 @@ def _upper_ends(one: _Gap, other: _Gap, errors: Sequence[float]) -> tuple[Floats
     """Return upper ends of one gap minus the other, and the p-value of "the one is at least the other"."""
     n_draws = other.lower.size - 1
     n_beyond = n_draws - 1 - np.ceil((n_draws - 1) * (1 - np.array(errors))).astype(np.int64)
-    # What no row would have shown: of the pair under either model, or of the other model's largest pair.
+    # Radius of unobserved events: of the pair under either model, or of the other model's largest pair.
     n_smallest = np.minimum(one.pairs.n_smallest, other.pairs.n_smallest)
     n_smallest = np.minimum(n_smallest, other.pairs.n_smallest[np.argmax(other.pairs.gap)])
     widest = max(one.pairs.widest, other.pairs.widest)
     compared = replace(one.pairs, n_smallest=n_smallest, widest=widest)
     floors = np.array([compared.unseen(error) for error in errors])
-    # Differences are followed on cells of scores, where gaps are a little different; and ties shift them.
+    # Differences are computed on cells of scores, where gaps differ slightly; and ties shift them.
     off = (one.most - one.on_cells) - (other.least - other.on_cells)
     ends, p_value = np.full(len(errors), -np.inf), 0.0
     for some, starts, block in one.differences.blocks(np.arange(n_smallest.size)):
@@ -452,7 +452,7 @@ def _upper_ends(one: _Gap, other: _Gap, errors: Sequence[float]) -> tuple[Floats
 
 @njit(cache=True)
 def add_contenders(block: Floats, starts: Ints, top: Floats, n_deviations: float, total: Floats) -> float:
-    """Add the rows that may be the largest in truth, weighted and signed, to ``total``; return their weight.
+    """Add the rows whose true value may be the largest, weighted and signed, to ``total``; return the weight.
 
     A row is a contender if ``|top| − |d_i|`` is at most ``n_deviations`` standard deviations of that
     difference. Its weight is the square of its variance, compared with the largest variance of its pair.
@@ -471,7 +471,7 @@ def add_contenders(block: Floats, starts: Ints, top: Floats, n_deviations: float
             shortfall = top[0] - sign * values[0]
             spread = np.sum((top[1:] - sign * values[1:] - shortfall) ** 2)
             if shortfall <= n_deviations * np.sqrt(spread / (top.size - 1)):
-                # Not 0: the only contender may be a row without variance.
+                # Positive, because the only contender may be a row without variance.
                 relative = max((squares[row] / largest) ** 2, 1e-9) if largest > 0 else 1.0
                 weight += relative
                 total += relative * sign * values
@@ -499,17 +499,17 @@ def raise_ends(
     reference : (B + 1,)
         A lower bound of the other model's gap g: the estimate, and the draws.
     factors : (p,)
-        What each pair's deviations are multiplied by.
+        Factor of each pair's deviations.
     n_beyond : (l,)
         Draws beyond each of several quantiles.
     floors : (l, p)
-        What a pair's ends are above the estimates at least.
+        Least distance of a pair's ends from the estimates.
     ends : (l,)
-        Ends so far.
+        The current ends.
     limit
         The value whose p-values are returned: of the null hypothesis that ``±d_j − g`` is at least that.
     unseen
-        Each pair's smallest sample and how far two rows can differ, for what the sample cannot show.
+        Each pair's smallest sample and the largest possible difference of two rows, for unobserved events.
     """
     (block, starts), (block_other, starts_other), (n_smallest, widest) = one, other, unseen
     n_levels, n_draws = n_beyond.size, reference.size - 1
@@ -531,14 +531,14 @@ def raise_ends(
                         errors[way, b] = factors[pair] * (reached - estimates[way])
                         squares += errors[way, b] ** 2
                     deviations[way] = max(np.sqrt(squares / n_draws), 1e-12 * widest)
-                # A second way whose end is higher would only widen the first.
+                # A second comparison with a higher end is not used.
                 hopeless = estimates[1] + 2 * deviations[1] > estimates[0] + 2 * deviations[0]
                 n_ways = 1 if hopeless else 2
                 for b in range(n_draws):
                     largest[b] = errors[0, b] / deviations[0]
                     if n_ways == 2:
                         largest[b] = max(largest[b], errors[1, b] / deviations[1])
-                # An end exceeds a value if the quantile exceeds all of the ways' distances from it.
+                # An end exceeds a value if the quantile exceeds the distances of all comparisons from it.
                 distance = -np.inf
                 for way in range(n_ways):
                     distance = max(distance, (limit - estimates[way]) / deviations[way])
@@ -553,7 +553,7 @@ def raise_ends(
                     for way in range(n_ways):
                         if estimates[way] + floor <= ends[level]:
                             distance = max(distance, (ends[level] - estimates[way]) / deviations[way])
-                    # Few rows are sorted: most have too few draws beyond what other rows have reached.
+                    # Few rows are sorted: most have too few draws beyond the current end.
                     if np.sum(largest > distance) <= n_beyond[level]:
                         continue
                     if not ordered:

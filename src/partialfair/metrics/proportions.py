@@ -1,4 +1,4 @@
-"""Bound gaps at one threshold with confidence: they are differences of proportions.
+"""Confidence bounds of gaps at one threshold, which are differences of proportions.
 
 At one threshold θ a gap compares one proportion ``P_k`` of each group: selected rows of the interval (pDP),
 or of the interval's rows with one label (pEOP, pEOD). Their bounds use no draws.
@@ -6,48 +6,47 @@ or of the interval's rows with one label (pEOP, pEOD). Their bounds use no draws
 **Limits of one proportion.** Two things are sampled:
 
 - The rank ``F = F̄_k(θ)`` of the threshold is a binomial proportion with exact (Clopper–Pearson) limits. P
-  changes with F by ``1/m`` inside the interval and not at all outside. At an end of the interval, half of the
-  estimates of P have no error, and of the others those that help are lost: limits that are clipped like P
-  would miss up to 9% of the time, for 5%. The slope is therefore carried across the ends, until the interval
-  is out of reach of F's limits at half of the error. What is left is up to 6% where both groups' ranks lie
-  at ends (5.4% where one does).
+  changes with F by ``1/m`` inside the interval and not at all outside. At an end of the interval, limits that
+  are clipped like P would miss up to 9% of the time, for a nominal 5%. The slope is therefore continued
+  beyond the ends, as long as the limits of F at half of the error reach the interval. The remaining rate is
+  up to 6% where both groups' ranks lie at ends (5.4% where one does).
 - Where ranks are taken in the whole group and the proportion is one of a label, labels are sampled too. Let
   ``h_A`` and ``h_B`` be the proportions with the label among the selected rows A and the other rows B, and T
   the proportion of A among the X rows with the label. Given the ranks, T varies as if it were a proportion of
   ``X / [(1 − T)(1 − h_A) + T (1 − h_B)]`` rows, and has the Clopper–Pearson limits of so many. With a
   proportion h of labels that is linear in the rank, T changes with F by ``h(F)`` over the labels' mass, and
   ``h(F) = (1 − ρ) h_A + ρ h_B`` if the threshold selects the proportion ρ of the interval. The two distances
-  are added in squares. If h jumps at an end of the interval, that is not enough: rows beyond the end may
-  come in. So distances are at least those of another sum of squares, of limits of T in X rows, were the
-  scores at the ends known, and of changes of T with ends at their limits (on the absolute scale these two
-  errors are not independent, and such a jump is not corrected for). On the interval (0, 1), T is a
-  binomial proportion of the rows with the label.
+  are added in squares. If h jumps at an end of the interval, rows beyond the end may enter, and this is too
+  small. So distances are at least those of another sum of squares: of limits of T in X rows for known scores
+  at the ends, and of changes of T with ends at their limits (on the absolute scale these two errors are not
+  independent, and such a jump is not corrected for). On the interval (0, 1), T is a binomial proportion of
+  the rows with the label.
 
 Weights and clusters change sizes: the effective size is ``p (1 − p) / v`` with the linearized variance v
 between rows or clusters, corrected by Student's quantile (Korn and Graubard), and never more than
-``(Σw)² / Σw²`` of the rows. Where p is 0 or 1, which has no variance, it is that of the clusters.
+``(Σw)² / Σw²`` of the rows. Where p is 0 or 1 and has no variance, the size is that of the clusters.
 
 **Differences** (MOVER: Zou and Donner, Newcombe). Let ``l_k`` and ``u_k`` be the distances from P_k to its
 limits. Then ``P_k − P_j`` is at most ``P_k − P_j + √(u_k² + l_j² − 2 r u_k l_j)``, where r is the correlation
 that clusters with rows in both groups cause, else 0.
 
-**At most.** "No difference is larger than U" is a claim about every pair, sign and label, so U is the largest
-of their upper limits, each at the whole error (intersection–union).
+**Upper bound.** "No difference is larger than U" is a claim about every pair, sign and label, so U is the
+largest of their upper limits, each at the whole error (intersection–union).
 
-**At least.** "Some difference is larger than L" is a choice among them. A tenth of the error goes to
+**Lower bound.** "Some difference is larger than L" is a choice among them. A tenth of the error goes to
 simultaneous limits, which leave the candidates for the largest difference; the rest is divided among these
 (Bonferroni), and L is the largest of their lower limits.
 
 **The difference of two models' gaps** (`PairedProportions`). Bounds from draws miss too often with few
 selected rows: a group in which a model selects no row selects none in any draw. So limits of proportions are
-joined here too, for a combination ``Σ c_t P_t`` over the groups (and labels) of both models. With the
+combined here too, for a combination ``Σ c_t P_t`` over the groups (and labels) of both models. With the
 distances ``e_t`` from ``c_t P_t`` to its own upper limit, which have the sign of ``c_t``, the upper limit of
 the sum is ``√(Σ r_tu e_t e_u)`` above its estimate. The r_tu are the correlations of the estimates: both
 models score the same rows (Newcombe's method for paired proportions, in each group). A proportion of 0 or 1
 has no correlation with others. The claims are those of `partialfair.metrics.paired`: ``P_k − P_j`` of B is at
 most A's gap, for all k ≠ j, compared with the mean of A's contenders, and with A's difference of the same two
-groups and label where that has the lower end. If both are compared, each has half of the error; that the data
-decide whether both are is not covered by theory, only by simulation (benchmarks/paired_and_chosen.py).
+groups and label where that has the lower end. If both are compared, each has half of the error; the data
+decide whether both are, which is not covered by theory, only by simulation (benchmarks/paired_and_chosen.py).
 """
 
 from __future__ import annotations
@@ -67,13 +66,13 @@ from partialfair.metrics.inputs import GroupScores, ScoredGroups, Setting, effec
 from partialfair.metrics.partial import labelled_proportion, selected_proportion
 from partialfair.utils.typing import Floats, Ints
 
-# Rows with the interval's proportion of labels that are added on each side of the threshold: a few rows there
-# say little about how labels change with the rank.
+# Rows with the interval's proportion of labels that are added on each side of the threshold, because few rows
+# there determine the change of labels with the rank poorly.
 _PSEUDO_ROWS = 4.0
-# Of the error, for the limits of a rank that put the interval out of reach. At an end of the interval, where
-# it matters most, this adds 0.1% to the probability of a miss.
+# Fraction of the error for the limits of a rank that decide whether it can reach the interval. At an end of
+# the interval, where it matters most, this adds 0.1% to the probability of a miss.
 _REACH_ERROR = 0.5
-# At which contenders are found, and the comparison that has the lower end.
+# Error at which contenders and the comparison with the lower end are chosen.
 _USUAL_ERROR = 0.05
 _SMALLEST_ERROR = 1e-12
 
@@ -83,7 +82,7 @@ _Distances: TypeAlias = tuple[Floats, Floats]
 
 @dataclass(frozen=True)
 class _Proportion:
-    """Estimated proportion of one group, and what its limits depend on.
+    """Estimated proportion of one group, and the parameters of its limits.
 
     Attributes
     ----------
@@ -98,7 +97,7 @@ class _Proportion:
     n_labels
         Effective size of T given the ranks; infinite where labels do not matter.
     fixed_outside
-        Whether P is known once the rank is known to lie outside.
+        Whether a rank outside the interval determines P.
     degrees
         Degrees of freedom of the variances behind the sizes; infinite for plain counts.
     influence
@@ -189,11 +188,11 @@ class ProportionGaps:
         return float(np.abs(self.differences).max())
 
     def above(self, error: float) -> float:
-        """How far the truth may lie above the gap, but with that probability."""
+        """Return how far above the gap the true gap may be, at that error probability."""
         return float(self._upper(error).max()) - self.gap
 
     def below(self, error: float) -> float:
-        """How far the truth may lie below the gap, but with that probability."""
+        """Return how far below the gap the true gap may be, at that error probability."""
         spent = CANDIDATE_SHARE * error
         n_groups = len(self.by_label[0])
         n_pairs = max(len(self.by_label) * n_groups * (n_groups - 1) // 2, 1)
@@ -205,13 +204,13 @@ class ProportionGaps:
         return self.gap - float(np.where(candidates, self._lower(level), 0.0).max())
 
     def p_value(self, excess: float) -> float:
-        """Smallest error at which the lower bound shows that the gap is larger than ``gap − excess``."""
+        """Return the smallest error at which the lower bound shows a gap larger than ``gap − excess``."""
         if excess <= 0:
             return 1.0
         return _smallest_error(lambda error: self.below(error) < excess, n_bisections=40)
 
     def pair_ends(self) -> tuple[Ints, Floats, Floats, Floats]:
-        """Return positions, gap, and interval of every pair of groups, each as if it were the only one."""
+        """Return positions, gap, and interval of every pair of groups, each as a single comparison."""
         k, j = np.triu_indices(len(self.by_label[0]), 1)
         # A pair's lower limit is the largest over its labels, which share the error.
         lower, upper = self._lower(self.error / (2 * len(self.by_label))), self._upper(self.error / 2)
@@ -245,14 +244,14 @@ class ProportionGaps:
         """Distances from each proportion to its lower and upper limit."""
         rank, n_rank, slope = self._field("rank"), self._field("n_rank"), self._field("slope")
         degrees, n_labels = self._field("degrees"), self._field("n_labels")
-        # What the rank contributes: its limits times the slope, until the interval is out of their reach.
+        # The part of the rank: its limits times the slope, as long as they reach the interval.
         low, high = _limits(rank, _correct_sizes(n_rank, degrees, error), error)
         strict = _REACH_ERROR * error
         least, most = _limits(rank, _correct_sizes(n_rank, degrees, strict), strict)
         within_reach = (most > self._field("next_start")) | (least < self._field("last_end"))
         slope = np.where(within_reach, slope, 0.0)
         below, above = slope * np.maximum(rank - low, 0.0), slope * np.maximum(high - rank, 0.0)
-        # What labels contribute, given the ranks; the two distances are added in squares.
+        # The part of labels, given the ranks; the two distances are added in squares.
         uncertain = np.isfinite(n_labels) & (within_reach | ~self._field("fixed_outside").astype(bool))
         if uncertain.any():
             size = np.where(uncertain, n_labels, 1.0)
@@ -280,7 +279,7 @@ class ProportionGaps:
 
 
 def _smallest_error(is_shown: Callable[[float], bool], n_bisections: int) -> float:
-    """Return the smallest error at which something is shown, which is so at all larger ones."""
+    """Return the smallest error at which something is shown, given that it is at all larger ones."""
     low, high = np.log(_SMALLEST_ERROR), 0.0
     for _ in range(n_bisections):
         middle = (low + high) / 2
@@ -308,7 +307,7 @@ def estimate_proportions(
     def estimate(group: GroupScores, label: bool | None) -> _Proportion:
         if label is None:
             return _of_ranks(group, setting)
-        # On all ranks, ranks of the whole group decide nothing.
+        # On all ranks, ranks of the whole group do not matter.
         if setting.rank_within == "group_and_label" or group.interval.parts == ((0.0, 1.0),):
             return _of_ranks(group.with_label(label), setting)
         return _of_label(group, setting, label)
@@ -365,7 +364,8 @@ def _of_label(group: GroupScores, setting: Setting, label: bool) -> _Proportion:
     # h(F) = (1 − ρ) h_A + ρ h_B over the labels' mass; ρ is the depth of the threshold in the interval.
     depth = float(selected.sum() / inside.sum())
     slope = ((1 - depth) * upper + depth * lower) / with_label
-    # What labels add. A row without the label is added on each side, so that no rate is 1 for want of rows.
+    # The part of labels. A row without the label is added on each side, so that few rows do not give a rate
+    # of 1.
     others = total - selected
     known = (1 - value) * (1 - label_rate(selected, 1.0, 0.0)) + value * (1 - label_rate(others, 1.0, 0.0))
     rates = [float(part[has_label].sum() / part.sum()) if part.any() else 0.0 for part in (selected, others)]
@@ -374,7 +374,7 @@ def _of_label(group: GroupScores, setting: Setting, label: bool) -> _Proportion:
     ) / with_label
     labeled = total[has_label]
     size = _effective_size(group, value, errors, effective_size(labeled) / known, group.with_label(label))
-    # How the proportion moves with the weight of each row: through the rank, and through the labels.
+    # Derivative of the proportion in the weight of each row: through the rank, and through the labels.
     influence = slope * mass * (is_selected - whole.rank) + errors
     ends = None
     if setting.gap_scale == "interval":
@@ -415,7 +415,7 @@ def _limits(proportion: Floats, size: Floats, error: float) -> tuple[Floats, Flo
 
 
 def _correct_sizes(size: Floats, degrees: Floats, error: float) -> Floats:
-    """Effective sizes for normal quantiles whose variances were estimated."""
+    """Return effective sizes that correct normal quantiles for estimated variances."""
     student = np.where(np.isfinite(degrees), special.stdtrit(np.minimum(degrees, 1e9), 1 - error), 1.0)
     normal = np.where(np.isfinite(degrees), special.ndtri(1 - error), 1.0)
     return np.asarray(np.maximum(size * (normal / student) ** 2, 1.0)) if error < 0.5 else size
@@ -424,10 +424,10 @@ def _correct_sizes(size: Floats, degrees: Floats, error: float) -> Floats:
 def _effective_size(
     group: GroupScores, proportion: float, errors: Floats, most: float, members: GroupScores | None = None
 ) -> float:
-    """Rows of equal weight, each by itself, among which the proportion would vary as it does here.
+    """Return the number of independent rows of equal weight with the same variance of the proportion.
 
-    ``errors`` are what each row adds to the estimate's error, ``most`` is the size if rows were independent,
-    and ``members`` are the rows that count where the proportion is 0 or 1.
+    ``errors`` are the contributions of rows to the estimate's error, ``most`` is the size for independent
+    rows, and ``members`` are the rows that count where the proportion is 0 or 1.
     """
     if group.weights is None and group.clusters is None:
         return most
@@ -455,7 +455,7 @@ class PairedProportions:
     one, other
         The proportions of both models on the same rows, which have clusters.
     n_deviations
-        How many standard deviations contenders of the other model may be below its largest difference.
+        Largest distance of the other model's contenders from its largest difference, in standard deviations.
     """
 
     one: ProportionGaps
@@ -463,7 +463,7 @@ class PairedProportions:
     n_deviations: float
 
     def upper_end(self, error: float) -> float:
-        """Return what the difference of the true gaps exceeds with that probability."""
+        """Return the upper end of the difference of the true gaps at that error probability."""
         ends = self._ends(error)[0]
         if self._compare_both.any():
             ends = np.where(self._compare_both, np.minimum(*self._ends(error / 2)), ends)

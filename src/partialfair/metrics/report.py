@@ -226,14 +226,14 @@ class FairnessReport:
         if self.small_groups:
             said.append(f"{len(self.small_groups)} of {n_groups} groups {TOO_FEW}")
         if self.merged_groups:
-            said.append(f"{len(self.merged_groups)} of {n_groups} groups judged together as {MERGED!r}")
+            said.append(f"{len(self.merged_groups)} of {n_groups} groups evaluated together as {MERGED!r}")
         if self.n_missing:
             rows = "1 row" if self.n_missing == 1 else f"{self.n_missing:,} rows"
             said.append(f"{rows} without a group left out")
         return "; ".join(said)
 
     def evaluated(self, groups: Groups) -> Groups:
-        """Return the groups as they are evaluated: without those too small, and with merged ones as one."""
+        """Return the evaluated groups: without those too small, and with merged ones as one."""
         labels = tuple(group.label for group in self.scored)
         joined = {group.group: MERGED for group in self.merged_groups}
         names = [joined.get(label, label) for label in groups.labels]
@@ -389,7 +389,7 @@ class FairnessReport:
         """
         if metric not in self._pairs:
             fluctuation, gaps = self[metric].fluctuation, []
-            if fluctuation is not None:  # else the gap is undefined
+            if fluctuation is not None:  # else the gap is nan
                 scored, setting = self._evaluated.compared(metric), self._evaluated.setting
                 positions, values, lows, highs = fluctuation.pair_ends()
                 of_pair: dict[tuple[int, int], list[int]] = {}
@@ -398,7 +398,7 @@ class FairnessReport:
                 for (k, j), rows in of_pair.items():
                     pair = replace(scored, groups=(scored.groups[k], scored.groups[j]))
                     gap = METRICS[metric].gap(pair, setting)
-                    # Differences are followed on cells of scores, where the gap is a little different.
+                    # Differences are computed on cells of scores, where the gap differs slightly.
                     off = gap.value - float(values[rows].max())
                     low = max(float(lows[rows].max()) + off, 0.0)
                     high = min(float(highs[rows].max()) + off, METRICS[metric].largest)
@@ -551,7 +551,7 @@ def fairness_report(
     higher_is_better : bool, default=True
         If False, ranks count from the lowest score, and rows with scores below the threshold are selected.
     min_group_size : int, default=10
-        A group with fewer effective members inside the interval is too small to evaluate. Metrics that need
+        A group with a smaller effective size inside the interval is too small to evaluate. Metrics that need
         labels also leave out groups with too few positives or negatives.
     small_groups : {"list", "merge", "keep"}, default="list"
         ``"list"`` puts groups that are too small in ``report.small_groups``, ``"merge"`` merges them into the
@@ -649,7 +649,7 @@ def metric_row(
                 metric.widest_difference(scored),
                 around_half=metric.around_half,
             )
-        least = most = gap.value  # what the ends are measured from
+        least = most = gap.value  # the values from which the ends are measured
         if metric.reach is not None:
             least, most = metric.reach(scored, setting, gap.value)
         # Each end of the interval may miss with half of the probability, a bound with all of it.

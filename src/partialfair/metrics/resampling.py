@@ -1,18 +1,17 @@
-"""Resample groups of scores by a Bayesian bootstrap, on cells of scores.
+"""A Bayesian bootstrap of groups of scores, on cells of scores.
 
 The draws are a Bayesian bootstrap (exponential weights) on cells of scores: a cell with weight W = Σw and V =
-Σw² gets a Gamma weight of mean W and variance V. Weights thus count as sampling weights: a row of weight 2 is
-one observation, not two. The number of cells, and so the cost of a draw, does not depend on the number of
-rows. Where rows belong together, in clusters, each cluster has one exponential weight, which all its rows
-share in whatever cells, groups and labels they are.
+Σw² gets a Gamma weight of mean W and variance V. Weights are thus sampling weights: a row of weight 2 is one
+observation, not two. The number of cells, and so the time of a draw, does not depend on the number of rows.
+With clusters, each cluster has one exponential weight for all of its rows, across cells, groups and labels.
 
-Nor does it grow without end with the number of groups. Knots between which a group has no score cost that
-group nothing, and beyond `KnotSettings.max_cells` occupied cells only every second, third, ... knot stays.
-What that loses: a fluctuation is followed at the knots alone, and its largest value between two knots is
-missed. With 200 groups of thousands each some 50 knots are left, half of them in and around the interval; the
-fraction of a group between two of these is about 1% where its standard error is at least as much, so that
-the radius of such an interval is smaller by some hundredths. Groups of a few dozen lose nothing: each of
-their members has a cell.
+It is also bounded in the number of groups. A group has cells only between knots where it has scores, and
+beyond `KnotSettings.max_cells` occupied cells only every second, third, ... knot remains. The loss is that
+fluctuations are evaluated at the knots only, so that larger values between two knots are missed. With 200
+groups of thousands each some 50 knots are left, half of them in and around the interval; the fraction of a
+group between two of these is about 1% where its standard error is at least as much, so that the radius of
+such an interval is smaller by some hundredths. Groups of a few dozen lose nothing: each of their members has
+a cell.
 """
 
 from __future__ import annotations
@@ -33,18 +32,17 @@ _ByLabel: TypeAlias = dict[bool | None, GroupScores]
 
 @dataclass(frozen=True)
 class KnotSettings:
-    """At how many thresholds distributions are followed."""
+    """The number of thresholds at which distributions are evaluated."""
 
     # Over all groups (at least 8 for each).
     n_knots: int = 512
-    # Up to so many groups take their knots at the same ranks; more of them in turns, to cover the ranks
-    # between.
+    # Up to this number, groups have knots at the same ranks; more groups have them at alternating ranks.
     even_groups: int = 10
     # Occupied cells of all groups and labels: a thousand draws of them need 160 MB and a second.
     max_cells: int = 20_000
-    # So many knots stay whatever the number of groups.
+    # At least this many knots remain for any number of groups.
     min_knots: int = 32
-    # Weights of clusters that are held at a time: as much as stays near the processor.
+    # Weights of clusters that are held at a time: fits into the processor's cache.
     block_bytes: int = 4 << 20
 
 
@@ -82,8 +80,7 @@ class Resamples:
     draws
         One for each group.
     clipped
-        Whether draws of `passed_linearised` stop at the ends of the interval, as the proportions themselves
-        do.
+        Whether draws of `passed_linearized` are clipped at the ends of the interval, as the proportions are.
     """
 
     scored: ScoredGroups
@@ -121,15 +118,16 @@ class Resamples:
         """Fraction of the group's interval above the threshold below each of its cells."""
         return self.scored.groups[k].interval.passed(self.ranks(k, positive))
 
-    def passed_linearised(
+    def passed_linearized(
         self, k: int, positive: bool | None = None, *, beyond: float = 2.0, fading: float = 2.0
     ) -> Floats:
         """As `passed`, but with draws that follow the slope 1/m in and near the interval instead of clipping.
 
-        ``passed`` has kinks where the interval begins and ends, and which side of a kink the truth is on is
-        itself uncertain by a standard error of F̄. Clipping at the estimate's kinks loses that and covers a
-        true gap of 0 too rarely (92–93% at 250 members for a nominal 95%). So the slope goes on beyond each
-        end and then fades out: by default over 2/√n, at least four standard errors, and as much again.
+        ``passed`` has kinks where the interval begins and ends, and the side of a kink on which the true rank
+        lies is uncertain by a standard error of F̄. Clipping at the estimate's kinks ignores this, and
+        coverage of a true gap of 0 is too low (92–93% at 250 members for a nominal 95%). So the slope
+        continues beyond each end, by default for 2/√n (at least four standard errors), and decreases to 0
+        over the same distance.
         """
         if self.clipped:
             return self.passed(k, positive)
@@ -179,7 +177,7 @@ def _group_knots(group: GroupScores, n_knots: int, turn: float | None) -> Floats
         return group.scores
 
     def space(low: float, high: float, n_ranks: int) -> Floats:
-        """Space ranks evenly from end to end; or each, by its turn, that far on its way to the next."""
+        """Return evenly spaced ranks, or ranks shifted by a fraction of the spacing."""
         if turn is None:
             return np.linspace(low, high, n_ranks)
         return low + (np.arange(n_ranks) + turn) * (high - low) / n_ranks
@@ -198,7 +196,7 @@ def _group_knots(group: GroupScores, n_knots: int, turn: float | None) -> Floats
 
 
 def _thin(knots: Floats, threshold: float | None, by_label: Sequence[_ByLabel]) -> Floats:
-    """Leave every first, second, third, ... knot, and the threshold, until few enough cells are occupied."""
+    """Keep every first, second, third, ... knot, and the threshold, so that few enough cells are occupied."""
     members = [group for labels in by_label for group in labels.values()]
     if len(members) * (knots.size + 1) <= SETTINGS.max_cells:
         return knots
@@ -251,7 +249,7 @@ def _draw_cells(
 def _draw_clusters(
     by_label: Sequence[_ByLabel], thresholds: Floats, n_resamples: int, rng: np.random.Generator
 ) -> tuple[GroupDraws, ...]:
-    """Draw one exponential weight for every cluster, and add up what the cells of all groups have of them."""
+    """Draw one exponential weight for every cluster, and sum them over the cells of all groups."""
     members = [group for labels in by_label for group in labels.values()]
     clusters = [group.clusters for group in members if group.clusters is not None]
     n_clusters = max(int(codes.max(initial=0)) + 1 for codes in clusters)

@@ -1,14 +1,14 @@
-"""Follow the ranks of groups down through their sorted scores: two groups at a time, or all in one sweep.
+"""Ranks of groups at descending scores: for two groups at a time, or for all in one sweep.
 
-For two groups their scores are merged from the top by `next_block`, so that thresholds, ties and weights are
-handled in one place. Scores are sorted ascending; ``above[i]`` is the weight of the ``i`` largest ones, and
-an empty ``above`` stands for equal weights. An interval set is the tuple ``(starts, lengths, measure)``.
+For two groups their scores are merged from the top by `next_block`, which handles thresholds, ties and
+weights. Scores are sorted ascending; ``above[i]`` is the weight of the ``i`` largest ones, and an empty
+``above`` stands for equal weights. An interval set is the tuple ``(starts, lengths, measure)``.
 
-Merging anew for each of G (G − 1) / 2 pairs is (G − 1) n steps with a branch that no processor foresees.
-With many groups the scores of all are sorted once instead; at each score the one group whose rank changes is
-compared with all others in a loop over consecutive numbers. The steps are as many, but thirty times as fast.
-Sorting costs more than merging a few pairs does, so few groups are merged pair by pair. Both ways do the
-same arithmetic in the same order: values are equal to the last bit.
+Merging each of G (G − 1) / 2 pairs takes (G − 1) n steps with an unpredictable branch. With many groups the
+scores of all are sorted once instead; at each score the one group whose rank changes is compared with all
+others in a loop over consecutive numbers. The number of steps is the same, but each is thirty times as fast.
+Sorting takes longer than merging a few pairs, so few groups are merged pair by pair. Both methods do the same
+arithmetic in the same order: values are equal to the last bit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from partialfair.metrics.inputs import GroupScores
 from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats, GapScale, Ints
 
-# More groups than this are compared in one sweep: sorting then costs less than merging every pair.
+# More groups than this are compared in one sweep: sorting is then faster than merging every pair.
 MANY_GROUPS = 8
 
 SetArguments: TypeAlias = tuple[Floats, Floats, float]
@@ -70,7 +70,7 @@ def pair_aucs(groups: Sequence[GroupScores], pairs: Iterable[tuple[int, int]], t
 
 
 class ScoreSweep(NamedTuple):
-    """Distinct scores of every group from the top: which group has each, and what it has passed below it.
+    """Distinct scores of every group from the top, with their groups and the fractions passed below them.
 
     Scores ``ends[b]`` to ``ends[b + 1]`` are equal; a group is among them at most once.
     """
@@ -84,7 +84,7 @@ class ScoreSweep(NamedTuple):
 def sweep_scores(groups: Sequence[GroupScores], *, in_intervals: bool = False) -> ScoreSweep:
     """Sort the distinct scores of all groups together.
 
-    What a group has passed is its rank F̄, or a fraction of its interval; then scores outside are left out.
+    The fraction passed is the rank F̄, or the fraction of the interval; then scores outside are omitted.
     """
     all_scores, all_passed = [], []
     for group in groups:
@@ -112,7 +112,7 @@ def _rank(i: int, above: Floats, n: int) -> float:
 
 @njit(cache=True)
 def _score_before(rank: float, scores: Floats, above: Floats) -> float:
-    """Return a score at which fewer than that fraction of the group is passed."""
+    """Return a score above which lies less than that fraction of the group."""
     # A little above the last such score, so that rounding never skips a member.
     passed = np.searchsorted(above, rank * above[scores.size]) if above.size else int(rank * scores.size)
     return scores[scores.size - 1 - max(passed - 2, 0)]
@@ -124,7 +124,7 @@ def _passed_before(
 ) -> tuple[int, int]:
     """Return how many members of each group have scores above all with ranks of ``first_a`` or ``first_b``.
 
-    They may be fewer than that: the walk begins a little early.
+    The number may be smaller: the walk then begins slightly early.
     """
     if not (first_a > 0.0 and first_b > 0.0 and a.size and b.size):
         return 0, 0
@@ -139,8 +139,8 @@ def next_block(
 ) -> tuple[float, float, float, int, int]:
     """Return θ, ``F̄_a(θ)`` and ``F̄_b(θ)`` of the highest score that i and j members are not above.
 
-    Then how many members of a and b have been passed once all that have this score are. After the last score
-    θ is −∞, and walks end there.
+    Also return the numbers of members of a and b with at least this score. After the last score θ is −∞, and
+    walks end.
     """
     # Not a generator: numba never releases the arrays of one.
     n_a, n_b = a.size, b.size
@@ -165,7 +165,7 @@ def clipped_gap(
     conditional probability in Definition 4.2.
     """
     best, best_theta, best_a, best_b = -1.0, 0.0, 0.0, 0.0
-    # Above both intervals nothing has been passed, so the walk begins where one of them does.
+    # Above both intervals the fraction passed is 0, so the walk begins where one of them does.
     i, j = _passed_before(set_a[0][0], set_b[0][0], a, above_a, b, above_b)
     theta = np.inf
     while theta > -np.inf:
@@ -174,7 +174,7 @@ def clipped_gap(
         gap = abs(passed_a - passed_b)
         if gap > best:
             best, best_theta, best_a, best_b = gap, theta, rank_a, rank_b
-        if passed_a == 1.0 and passed_b == 1.0:  # below both intervals nothing differs
+        if passed_a == 1.0 and passed_b == 1.0:  # no difference below both intervals
             break
     return best, best_theta, best_a, best_b
 
@@ -188,7 +188,7 @@ def absolute_gap(
     The gap is 0 at θ = −∞ if no θ qualifies.
     """
     best, best_theta, best_a, best_b = 0.0, -np.inf, 1.0, 1.0
-    # A θ counts if one of the two ranks is inside: none is before the first of them gets there.
+    # A θ counts if one of the two ranks is inside; none is before the first interval begins.
     i, j = _passed_before(starts[0], starts[0], a, above_a, b, above_b)
     theta = np.inf
     while theta > -np.inf:
@@ -209,13 +209,13 @@ def band_auc(
     set_b: SetArguments,
     tie_weight: float,
 ) -> float:
-    """Return ``Pr(s > s') + tie_weight · Pr(s = s')`` for s, s' drawn from the two bands."""
+    """Return ``Pr(s > s') + tie_weight · Pr(s = s')`` for s, s' drawn from the two intervals."""
     auc, last_a, last_b = 0.0, 0.0, 0.0
     i, j, theta = 0, 0, np.inf
     while theta > -np.inf:
         theta, rank_a, rank_b, i, j = next_block(i, j, a, above_a, b, above_b)
         passed_a, passed_b = passed_share(rank_a, *set_a), passed_share(rank_b, *set_b)
-        mass_a, mass_b = passed_a - last_a, passed_b - last_b  # what the block just passed holds of each band
+        mass_a, mass_b = passed_a - last_a, passed_b - last_b  # fractions of the intervals in this block
         auc += mass_a * ((1.0 - passed_b) + tie_weight * mass_b)  # beats all of b below, and ties within
         last_a, last_b = passed_a, passed_b
     return auc
@@ -233,7 +233,7 @@ def _fractions_passed(ranks: Floats, starts: Floats, lengths: Floats, measure: f
 def _widest_differences(
     groups: Ints, passed: Floats, ends: Ints, n_groups: int, starts: Floats, lengths: Floats
 ) -> Floats:
-    """Return the widest ``|passed_k − passed_j|`` with either in the set, at [k, j] where group k moves."""
+    """Return the largest ``|passed_k − passed_j|`` with either in the set, at [k, j] where group k moves."""
     current = np.zeros(n_groups)
     counts = np.empty(n_groups)  # 1.0 if the group's rank lies in the set, else 0.0
     counts[:] = 1.0 if holds_rank(0.0, starts, lengths) else 0.0

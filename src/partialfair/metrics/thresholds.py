@@ -1,9 +1,8 @@
-"""Say where a threshold's rank lies outside the interval, where a gap at that threshold means nothing.
+"""Thresholds whose rank lies outside the interval, where the gap at the threshold is uninformative.
 
 If ``F̄_k(θ̂)`` lies outside the interval of group k, before, between or after its parts, the selected
-proportion ``P_k(θ̂)`` stays what it is however the scores inside are ordered. If that is so in every group,
-and the proportions are equal, the definition's gap of 0 is not a merit: reports then say that the metric is
-not evaluated.
+proportion ``P_k(θ̂)`` does not depend on the scores inside. If this holds in every group and the proportions
+are equal, the gap of the definition is 0 for any scores: reports then do not evaluate the metric.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from partialfair.utils.typing import GroupLabel
 OUTSIDE = "threshold outside the interval"
 """Why a metric at one threshold is not evaluated."""
 
-# Which rows are selected, whatever the scores inside, if a threshold's rank lies there.
+# The selected rows, whatever the scores inside, by the position of the threshold's rank.
 _SELECTED = {
     "before": "no row inside is selected",
     "after": "every row inside is selected",
@@ -30,7 +29,7 @@ _SELECTED = {
 
 
 def is_outside_everywhere(scored: ScoredGroups, setting: Setting, labels: Sequence[bool | None]) -> bool:
-    """Whether the threshold's rank lies outside the interval in every group, for all labels compared.
+    """Return whether the threshold's rank is outside the interval in every group, for all labels.
 
     Ranks are those among the rows compared: all members of a group (label None, or ``rank_within="group"``),
     or those with the label.
@@ -52,7 +51,7 @@ def is_outside_everywhere(scored: ScoredGroups, setting: Setting, labels: Sequen
 def threshold_messages(
     scored: ScoredGroups, setting: Setting, without_positives: Collection[GroupLabel] = ()
 ) -> list[str]:
-    """Say in which groups the threshold's rank lies outside the interval.
+    """Return messages on groups in which the threshold's rank lies outside the interval.
 
     The rank is that among the rows compared: all members, and also the positives where ranks are counted
     among those with the same label.
@@ -70,7 +69,7 @@ def threshold_messages(
 
 
 def threshold_message(scored: ScoredGroups, threshold: float, among: str = "in") -> str:
-    """Say in which groups the rank lies outside the interval, and what that means; nothing if in none."""
+    """Return the groups in which the rank lies outside the interval, and the consequence, as a message."""
     ranks = [float(group.rank(threshold)) for group in scored]
     sides = [group.interval.side(rank) for group, rank in zip(scored, ranks, strict=True)]
     outside = [k for k, side in enumerate(sides) if side != "inside"]

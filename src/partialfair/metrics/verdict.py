@@ -1,4 +1,4 @@
-"""State what a report finds by one metric: the answer, its size and direction, and what may be claimed."""
+"""The verdict of a report by one metric: finding, size, direction, and the claim it supports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer of a report by one metric.
+    """The conclusion of a report by one metric.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class Verdict:
     headline
         Finding, direction, size and confidence.
     claim
-        What may be claimed of new data, and what not.
+        The statement about the population that the rows support.
     """
 
     metric: str
@@ -43,7 +43,7 @@ class Verdict:
 def state_verdict(report: FairnessReport, metric: str | None = None) -> Verdict:
     """State the verdict by one metric: statistical parity by default, else the first of the report."""
     if metric is None:
-        # Of a report without any metric the first that was left out says why.
+        # Without any metric, the first omitted one has the reason.
         names = [*(row.metric for row in report.metrics), *report.omitted]
         is_measured = any(row.metric == "statistical_parity" for row in report.metrics)
         metric = "statistical_parity" if is_measured else names[0]
@@ -89,7 +89,7 @@ def state_verdict(report: FairnessReport, metric: str | None = None) -> Verdict:
 
 
 def _difference_in_words(report: FairnessReport, row: ReportRow, better_off: GroupLabel) -> str:
-    """Say how many of either group are above the score at which they differ most, by statistical parity."""
+    """Return the proportions of both groups above the score at which they differ most."""
     if row.metric != "statistical_parity":
         return "It is "
     ranks = dict(zip(row.groups, row.ranks, strict=True))
@@ -105,7 +105,7 @@ def _difference_in_words(report: FairnessReport, row: ReportRow, better_off: Gro
 
 
 def summarize_report(report: FairnessReport) -> str:
-    """Return a paragraph for a memo: what was compared, the verdict, other metrics, and what was left out."""
+    """Return a paragraph for a memo: what was compared, the verdict, other metrics, and the exclusions."""
     verdict = state_verdict(report)
     sizes = [f"{name_of(group.group)} {group.n:,}" for group in report.groups[:6]]
     more = len(report.groups) - len(sizes)
@@ -134,7 +134,7 @@ def summarize_report(report: FairnessReport) -> str:
 
 
 def gap_text(row: ReportRow) -> str:
-    """Write a gap and the ends of its confidence interval: "0.412 (0.290 to 0.530)"."""
+    """Return a gap and the ends of its confidence interval as text: "0.412 (0.290 to 0.530)"."""
     text = METRICS[row.metric].text
     if np.isnan(row.gap):
         return row.missing_text
@@ -142,7 +142,7 @@ def gap_text(row: ReportRow) -> str:
 
 
 def ranks_in_words(report: FairnessReport, groups: tuple[GroupLabel, GroupLabel] | None) -> str:
-    """Write the ranks that were compared: "ranks 15–40% from the top"."""
+    """Return the compared ranks as text: "ranks 15–40% from the top"."""
     start = "top" if report.higher_is_better else "best, the lowest score"
     if report.scored.intervals_differ and groups is None:
         return f"intervals of ranks from the {start} that differ by group"
@@ -158,5 +158,5 @@ def ranks_in_words(report: FairnessReport, groups: tuple[GroupLabel, GroupLabel]
 
 
 def name_of(label: GroupLabel) -> str:
-    """Write a group on one line; of a long name the end is left out."""
+    """Return the name of a group on one line, shortened if it is long."""
     return shorten(group_name(label))

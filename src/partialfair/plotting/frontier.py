@@ -1,4 +1,4 @@
-"""The frontier of a fairness path."""
+"""Plot of the frontier of a fairness path."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     from partialfair.estimators.path import FairnessPath
 
-_FONT = 8  # of labels; the sizes below are in points, too
+_FONT = 8  # of labels; the sizes below are also in points
 _LETTER = 5.4  # width of a digit, with some air
 _LINE = 10.0
 _MARKER = 6.0
 _SIDES = np.array([(-1, 1), (1, -1), (1, 1), (-1, -1), (0, 1), (0, -1), (-1, 0), (1, 0)])
 _AROUND = np.concatenate([_SIDES, 2 * _SIDES, 3 * _SIDES])
-"""Where a label may stand: first beside a line that rises and away from the error bars, which go straight."""
+"""Possible places of a label: first diagonally, away from the horizontal and vertical error bars."""
 
 
 def plot_path(
@@ -30,15 +30,15 @@ def plot_path(
     """Draw the score of every model against its gap, both on the validation rows.
 
     Horizontal bars are confidence intervals of the gaps, vertical ones standard errors of the scores. Every
-    ``alpha`` is a line; numbers beside the points are the gaps that were allowed. The square is the model
-    without constraint.
+    ``alpha`` is a line; numbers next to the points are the limits ``max_gap``. The square is the
+    unconstrained model.
 
     Parameters
     ----------
     path
         From `fairness_path`.
     confidence
-        Of the intervals.
+        Confidence of the intervals.
     title
         Title of the axes.
     ax
@@ -73,10 +73,10 @@ def plot_path(
 
 
 def _label_points(ax: Axes, points: Floats, texts: list[str]) -> None:
-    """Write a text beside every point, where there is room; one beside all points at the same place.
+    """Write a text next to every point, or one next to all points at the same place.
 
-    Each label tries the places around its point, nearer ones first, and takes the one that covers the least
-    of labels and points.
+    Each label tries the places around its point, nearer ones first, and uses the one that covers the least of
+    labels and points.
     """
     # Sizes are known only when everything else has been laid out.
     ax.figure.canvas.figure.draw_without_rendering()
@@ -89,7 +89,7 @@ def _label_points(ax: Axes, points: Floats, texts: list[str]) -> None:
         size = np.array([_LETTER * len(text), _LINE])
         offsets = [around * (_MARKER + size / 2) for around in _AROUND]  # in points
         boxes = [_box(at[members[0]] + offset, size) for offset in offsets]
-        # The first place that nothing covers wins.
+        # The first free place is used.
         cut_off = [size.prod() - _common(box, inside) for box in boxes]
         covered = [sum(_common(box, other) for other in taken) for box in boxes]
         best = int(np.argmin(np.round(np.add(cut_off, covered), 9)))
@@ -99,7 +99,7 @@ def _label_points(ax: Axes, points: Floats, texts: list[str]) -> None:
 
 
 def _together(at: Floats) -> list[list[int]]:
-    """Positions of points whose labels could not be told apart, in one list each."""
+    """Return lists of positions of points that are too close for separate labels."""
     clusters: list[list[int]] = []
     for k, point in enumerate(at):
         near = [members for members in clusters if np.linalg.norm(at[members[0]] - point) < 1.5 * _MARKER]
@@ -111,11 +111,11 @@ def _together(at: Floats) -> list[list[int]]:
 
 
 def _box(center: Floats, size: Floats) -> Floats:
-    """Left, bottom, right and top of what stands around a point."""
+    """Return left, bottom, right and top of a box around a point."""
     return np.concatenate([center - size / 2, center + size / 2])
 
 
 def _common(one: Floats, other: Floats) -> float:
-    """Area that two boxes share."""
+    """Return the common area of two boxes."""
     sides = np.minimum(one[2:], other[2:]) - np.maximum(one[:2], other[:2])
     return float(np.prod(np.maximum(sides, 0.0)))

@@ -1,4 +1,4 @@
-"""Draw how groups rank: rank curves (the paper's Figure 2) and unfairness maps."""
+"""Plots of rank curves (the paper's Figure 2) and unfairness maps."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ def plot_rank_curve(
 ) -> Axes:
     """Draw ``F̄_k(θ)`` of every other group against ``F̄_ref(θ)`` of the reference, from best θ to worst.
 
-    On the diagonal a threshold lets the same share of both groups pass. Above it group k does better than the
-    reference, below it worse. At most the twelve groups furthest from the diagonal are drawn.
+    On the diagonal the same proportion of both groups is above a threshold; above the diagonal the proportion
+    of group k is larger than that of the reference, below it smaller. At most the twelve groups furthest from
+    the diagonal are drawn.
 
     Parameters
     ----------
@@ -51,7 +52,7 @@ def plot_rank_curve(
     reference
         Group on the horizontal axis; the first one by default.
     interval
-        Shaded red on both axes. One interval or a union, common to the groups.
+        The interval shaded red on both axes. One interval or a union, common to the groups.
     title
         Title of the axes.
     ax
@@ -69,7 +70,7 @@ def plot_rank_curve(
         line = {"linewidth": 1.8, "zorder": 3, "clip_on": False, **group_style(order if hidden else k)}
         ax.plot(curve.ranks[:, position], curve.ranks[:, k], label=name, **line)
     for low, high in () if interval is None else as_interval_set(interval).parts:
-        # Both axes are ranks, so that the interval is a strip on each.
+        # Both axes are ranks, so the interval is a strip on each.
         ax.axvspan(low, high, **_SHADE)
         ax.axhspan(low, high, **_SHADE)
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
@@ -124,7 +125,7 @@ def plot_unfairness_map(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the gap of every interval as a colour: where it begins across, where it ends upwards.
+    """Draw the gap of every interval as a color, by its begin (x axis) and its end (y axis).
 
     Intervals whose gap could be 0 (lower end of the simultaneous band) are faded.
 
@@ -133,7 +134,7 @@ def plot_unfairness_map(
     unfairness
         From `unfairness_map`.
     interval
-        Marked by a ring; a union by one ring for each of its parts.
+        Interval that is marked by a ring; a union has one ring for each of its parts.
     title
         Title of the axes.
     ax
@@ -141,9 +142,9 @@ def plot_unfairness_map(
     """
     ax = new_axes(ax, size=(6.0, 5.0))
     edges, values = unfairness.edges, unfairness.gaps
-    # Narrow intervals hold few people and saturate; the colours are spread over the others.
+    # Short intervals have few rows and large gaps; the colors cover the range of the others.
     begins, ends = np.meshgrid(edges[:-1], edges[1:], indexing="ij")
-    # The colour scale ends at the largest gap of intervals that are not narrow.
+    # The color scale ends at the largest gap of intervals that are not short.
     widest = float(np.nanmax(np.where(ends - begins >= _NARROW, values, np.nan)))
     top = widest if widest > _NO_GAP else 1.0
     mesh = ax.pcolormesh(edges, edges, values.T, cmap="viridis", vmin=0, vmax=top, rasterized=True)
@@ -153,7 +154,7 @@ def plot_unfairness_map(
         extend="max" if np.nanmax(values) > top + _NO_GAP else "neither",
         label=f"gap of the worst pair ({unfairness.gap_scale} scale)",
     )
-    # A grey layer over cells whose band includes 0.
+    # A gray layer over cells whose band includes 0.
     unsure = np.where(unfairness.ci_low > 0, np.nan, np.where(np.isnan(values), np.nan, 1.0))
     ax.pcolormesh(edges, edges, unsure.T, cmap="gray", vmin=0, vmax=1, alpha=0.55, rasterized=True)
     half = (edges[1] - edges[0]) / 2  # the cell of [α, β) begins at α and ends at β

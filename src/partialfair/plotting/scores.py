@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 _FIGURE_WIDTH = 6.4  # inches
 _LETTERS_ACROSS = 64  # digits of ticks that fit side by side on a figure of that width
-_HEADROOM = 1.08  # the highest bar leaves this much of the axis free
+_HEADROOM = 1.08  # height of the axis relative to the highest bar
 _N_BINS = 1024
-_BEYOND = 0.04  # of the range of all knots of a map is drawn outside it
-_NARROWEST = 0.005  # bandwidth, as a share of the axis: the histogram's bins must be narrower
+_BEYOND = 0.04  # fraction of the range of a map's knots that is drawn outside it
+_NARROWEST = 0.005  # bandwidth, as a fraction of the axis: the histogram's bins must be narrower
 
 
 def plot_score_densities(
@@ -183,7 +183,7 @@ def _draw_bars(
         group = scored.groups[k]
         bars = {"x": discrete.centres, "width": discrete.width}
         ax.bar(**bars, height=discrete.shares(group), color=_colour(k), alpha=0.35)
-        # From the bottom: where the interval's end cuts a block of ties, the red part is its share.
+        # From the bottom: where an end of the interval splits a block of ties, the red part is its fraction.
         ax.bar(**bars, height=discrete.shares_inside(group), color=INTERVAL_COLOUR, alpha=0.65)
         _open_frame(ax)
         ax.set_xlim(discrete.span)
@@ -197,9 +197,9 @@ def _draw_bars(
 
 
 def _apart(discrete: DiscreteScores) -> list[int]:
-    """Return the positions of values whose labels do not overlap on a figure of our width."""
+    """Return the positions of values whose labels do not overlap on the figure."""
     letter = (discrete.span[1] - discrete.span[0]) / _LETTERS_ACROSS
-    # Half the room that a label needs, in units of the axis.
+    # Half the space of a label, in units of the axis.
     halves = [letter * (len(label) + 1) / 2 for label in discrete.labels]
     ticks: list[int] = []
     for k, (centre, half) in enumerate(zip(discrete.centres, halves, strict=True)):
@@ -231,23 +231,23 @@ def _draw_density(ax: Axes, group: GroupScores, colour: str, span: tuple[float, 
 
 
 def _density(group: GroupScores, span: tuple[float, float]) -> tuple[Floats, Floats]:
-    """Gaussian kernel density from a histogram: O(n) however many scores there are.
+    """Return a Gaussian kernel density computed from a histogram, in O(n).
 
     Silverman's bandwidth ``0.9 min(sd, IQR/1.34) n^(−1/5)``.
     """
     from scipy.ndimage import gaussian_filter1d
 
     weights = np.ones(group.n) if group.weights is None else group.weights
-    # What lies far outside the axis is drawn at its ends.
+    # Scores far outside the axis are drawn at its ends.
     scores = np.clip(group.scores, *span)
     width = span[1] - span[0] or max(abs(span[0]), 1.0) * 0.1
     scaled = (scores - span[0]) / width
     deviation = np.sqrt(np.average((scaled - np.average(scaled, weights=weights)) ** 2, weights=weights))
     below = np.cumsum(weights) / weights.sum()
     quartiles = scaled[np.searchsorted(below, 0.75)] - scaled[np.searchsorted(below, 0.25)]
-    # Zero, as of half tied scores, is no measure of spread.
+    # An interquartile range of 0, from tied scores, does not measure the spread.
     spread = min(filter(None, (deviation, quartiles / 1.34)), default=0.02)
-    # At least a few bins of the histogram, or the smoothing would be of single bins.
+    # At least a few bins of the histogram, so that more than single bins are smoothed.
     bandwidth = width * max(0.9 * spread * group.n_effective**-0.2, _NARROWEST)
     low, high = span[0] - 3 * bandwidth, span[1] + 3 * bandwidth
     counts, edges = np.histogram(scores, bins=_N_BINS, range=(low, high), weights=weights)
@@ -280,12 +280,12 @@ def plot_score_maps(maps: Sequence[ScoreMap], *, title: str | None = None, ax: A
     ax
         Axes to draw on; new ones by default.
     """
-    # The largest change of a score, by group.
+    # Largest change of a score, by group.
     moves = [float(np.abs(one.values - one.knots).max()) for one in maps]
     furthest = sorted(range(len(maps)), key=lambda k: -moves[k])[:MAX_SHOWN]
     shown = sorted(k for k in furthest if moves[k] > 0)
     ax = new_axes(ax, size=(5.2, 5.0), n_groups=len(shown))
-    # From the first to the last score that moves or lies inside: beyond, all lines are parallels.
+    # From the first to the last score that changes or lies inside: beyond, all lines are parallel.
     ends = np.concatenate([one.knots for one in maps])
     if shown:
         moved = [(maps[k], maps[k].knots != maps[k].values) for k in shown]

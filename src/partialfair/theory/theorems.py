@@ -74,8 +74,8 @@ def near_thresholds(
     surrogate : Surrogate
         Surrogate σ, the ``result_.surrogate`` of a fitted estimator.
     tolerance : float, optional
-        Tolerance γ. By default the one of 0.01, 0.02, ..., 0.5 with the least ``max_k γ + n_k^γ / (2 n_k)``. Step 3
-        of the proof is deterministic, so γ may depend on the scores.
+        Tolerance γ. By default the one of 0.01, 0.02, ..., 0.5 with the least ``max_k γ + n_k^γ / (2 n_k)``.
+        Step 3 of the proof is deterministic, so γ may depend on the scores.
 
     Returns
     -------
@@ -463,7 +463,7 @@ def objective_bound(
     reach = lipschitz * coef_norm * feature_norm  # by how much a loss may differ from ℓ(0)
     loss_range = min(loss_at_zero + reach, 2 * reach)  # c: losses lie in [max(ℓ(0) − LBR, 0), ℓ(0) + LBR]
     return ObjectiveBound(
-        # Rademacher complexity of the losses by contraction, twice by symmetrisation.
+        # Rademacher complexity of the losses by contraction, twice by symmetrization.
         complexity=2 * reach / math.sqrt(n),
         sampling=loss_range * math.sqrt(2 * math.log(4 * n_points * n_groups / (1 - confidence)) / n),
         loss_at_zero=loss_at_zero,
@@ -486,7 +486,7 @@ def describe_generalization(gap: GapBound, objective: ObjectiveBound | None = No
     Returns
     -------
     str
-        One sentence per line.
+        The sentences, one per line.
 
     See Also
     --------

@@ -1,7 +1,7 @@
-"""Checks what users give: each check raises `InputError` that names the argument and the offending value.
+"""Checks of user input: each raises an `InputError` that names the argument and the offending value.
 
-Checks of arrays return what was given as floats. Everything that NumPy would convert silently to something
-else (dates to nanoseconds, masked entries to what lies below the mask) is an error here.
+Checks of arrays return floats. Values that NumPy would convert silently (dates to nanoseconds, masked entries
+to the values below the mask) raise an error here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _GATHERED_BY |= {"duckdb": "df", "_duckdb": "df"}
 
 
 def check_choice(value: Any, name: str, choices: Collection[str]) -> None:
-    """Refuse a string that is not one of ``choices``."""
+    """Raise `InputError` unless the value is one of ``choices``."""
     if not (isinstance(value, str) and value in choices):
         raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, not {shown(value)}")
 
@@ -37,13 +37,13 @@ def check_choice(value: Any, name: str, choices: Collection[str]) -> None:
 def check_number(
     value: Any, name: str, *, low: float = -np.inf, high: float = np.inf, above: float = -np.inf
 ) -> None:
-    """Refuse what is not one finite number with ``low ≤ value ≤ high`` and ``value > above``."""
+    """Raise unless the value is one finite number with ``low ≤ value ≤ high`` and ``value > above``."""
     is_finite = is_finite_number(value)
     if is_finite and low <= value <= high and value > above:
         return
     if high < np.inf:
         wanted = f"lie in ({above:g}, {high:g}]" if above > -np.inf else f"lie in [{low:g}, {high:g}]"
-    elif not is_finite:  # inf is at least 0, and yet refused
+    elif not is_finite:  # inf is at least 0, but invalid
         limit = f" above {above:g}" if above > -np.inf else f" of at least {low:g}" if low > -np.inf else ""
         wanted = f"be a finite number{limit}"
     elif above > -np.inf:
@@ -54,7 +54,7 @@ def check_number(
 
 
 def is_finite_number(value: Any) -> bool:
-    """Whether it is one number that floats hold: True is not, nor is 10**400."""
+    """Return whether the value is one number in the range of floats; True and 10**400 are not."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
         return False
     try:
@@ -64,21 +64,21 @@ def is_finite_number(value: Any) -> bool:
 
 
 def check_count(value: Any, name: str, *, low: int = 1) -> None:
-    """Refuse what is not a whole number of at least 1, or whatever is the lowest."""
+    """Raise unless the value is a whole number of at least ``low``."""
     check_number(value, name, low=low)
     if int(value) != value:
         raise InputError(f"{name} must be a whole number, not {shown(value)}")
 
 
 def check_fraction(value: Any, name: str) -> None:
-    """Refuse what is not a number strictly between 0 and 1, as a confidence is."""
+    """Raise unless the value is a number strictly between 0 and 1, such as a confidence."""
     check_number(value, name)
     if not 0 < value < 1:
         raise InputError(f"{name} must lie between 0 and 1, not {shown(value)}")
 
 
 def random_generator(random_state: Any, name: str = "random_state") -> np.random.Generator:
-    """Return the generator that a seed stands for, or a complaint that names it."""
+    """Return the generator of a seed; raise `InputError` for other values."""
     try:
         return np.random.default_rng(random_state)
     except (TypeError, ValueError):
@@ -88,7 +88,7 @@ def random_generator(random_state: Any, name: str = "random_state") -> np.random
 
 
 def check_flag(value: Any, name: str) -> None:
-    """Refuse what is neither True nor False."""
+    """Raise unless the value is True or False."""
     if not isinstance(value, bool | np.bool_):
         raise InputError(f"{name} must be True or False, not {shown(value)}")
 
@@ -127,7 +127,7 @@ def finite_vector(values: ArrayLike, name: str, *, ranked: bool = False) -> Floa
         raise InputError(f"{name} has {bad.size} values that are NaN or infinite, the first in row {bad[0]}")
     if ranked and (merged := find_merged(given, vector)) is not None:
         raise InputError(
-            f"{name} holds {shown(merged[0])} and {shown(merged[1])}, which cannot be told apart as floats; "
+            f"{name} holds {shown(merged[0])} and {shown(merged[1])}, which are equal as floats; "
             "give smaller numbers, for example their ranks"
         )
     return vector
@@ -144,7 +144,7 @@ def squarable_vector(values: ArrayLike, name: str) -> Floats:
 
 
 def refuse_lazy(values: Any, name: str) -> None:
-    """Refuse what holds no values yet: Dask collections, lazy frames, queries. Imports none of them."""
+    """Raise for lazy collections, frames and queries, without importing their packages."""
     module, kind = type(values).__module__.partition(".")[0], type(values).__name__
     if hasattr(values, "__dask_graph__"):
         remedy = "compute"
@@ -160,7 +160,7 @@ def refuse_lazy(values: Any, name: str) -> None:
 
 
 def refuse_masked(values: ArrayLike, name: str) -> None:
-    """Refuse arrays with masked entries, whose values are not to be looked at, and what has none yet."""
+    """Raise for arrays with masked entries, and for lazy ones."""
     refuse_lazy(values, name)
     if isinstance(values, np.ma.MaskedArray) and (masked := np.argwhere(np.ma.getmaskarray(values))).size:
         column = f", column {masked[0][1]}" if masked.shape[1] > 1 else ""
@@ -170,10 +170,11 @@ def refuse_masked(values: ArrayLike, name: str) -> None:
 
 
 def check_sparse(X: ArrayLike, name: str) -> None:
-    """Refuse a sparse matrix whose arrays do not fit each other; compiled code follows them without a look.
+    """Raise for a sparse matrix with inconsistent arrays, which compiled code would read unchecked.
 
-    It takes one pass over the entries. Other things than sparse matrices pass. SciPy's ``check_format`` is
-    not enough: it skips matrices whose last pointer is 0, and only warns of pointers that are not integers.
+    It takes one pass over the entries. Other values than sparse matrices are accepted. SciPy's
+    ``check_format`` is not enough: it skips matrices whose last pointer is 0, and only warns of pointers that
+    are not integers.
     """
     if not hasattr(X, "tocsr"):
         return
@@ -189,19 +190,19 @@ def check_sparse(X: ArrayLike, name: str) -> None:
 
 
 def _is_whole(X: Any) -> bool:
-    """Whether every entry of a sparse matrix is in it."""
+    """Return whether every entry of a sparse matrix lies in its shape."""
     if X.format == "dia":
         # Offsets may point outside: SciPy skips such diagonals.
         return bool(X.data.ndim == 2 and X.offsets.shape == (len(X.data),) and X.offsets.dtype.kind == "i")
     if X.format == "coo":
         columns = ((X.row, X.shape[0]), (X.col, X.shape[1]))
         return all(len(places) == len(X.data) and _lie_below(places, end) for places, end in columns)
-    # The compressed formats: pointers that never fall, and places within the other axis.
+    # Compressed formats: non-decreasing pointers, and indices within the other axis.
     n_rows, n_columns = X.shape if X.format != "bsr" else np.floor_divide(X.shape, X.data.shape[1:])
     if X.format == "csc":
         n_rows, n_columns = n_columns, n_rows
     starts, places = X.indptr, X.indices
-    # Arrays may be longer than the last pointer says: what lies beyond is spare room.
+    # Arrays may be longer than the last pointer; entries beyond it are unused.
     return (
         starts.dtype.kind == "i"
         and starts.shape == (n_rows + 1,)
@@ -218,7 +219,7 @@ def _lie_below(places: npt.NDArray[Any], end: int) -> bool:
 
 
 def as_array(values: ArrayLike, name: str) -> npt.NDArray[Any]:
-    """Return values as an array of whatever type, refusing rows of different lengths and lists too deep."""
+    """Return values as an array of any type; raise for rows of different lengths and nested lists."""
     columns = getattr(values, "column_names", None)  # a table of Arrow is not an array of one column
     if columns is not None and hasattr(values, "column"):
         if len(columns) != 1:
@@ -233,8 +234,8 @@ def as_array(values: ArrayLike, name: str) -> npt.NDArray[Any]:
 
 
 def refuse_dates(values: npt.NDArray[Any], name: str) -> None:
-    """Refuse dates and times, which NumPy would turn into counts of nanoseconds, and missing ones too."""
-    # Columns of dates that are all missing hold NaT alone: the type says what the values do not.
+    """Raise for dates and times, also missing ones, which NumPy would convert to nanoseconds."""
+    # Columns of missing dates contain only NaT, so the type is checked.
     if values.dtype.kind in "mM":
         first: Any = values.ravel()[0] if values.size else values.dtype
     elif values.dtype.kind == "O":
@@ -248,8 +249,8 @@ def refuse_dates(values: npt.NDArray[Any], name: str) -> None:
 def find_merged(given: npt.NDArray[Any], floats: Floats) -> tuple[Any, Any] | None:
     """Return two values that differ although their floats do not, or None.
 
-    Floats hold whole numbers up to 2⁵³ exactly; beyond, 2⁵³ and 2⁵³ + 1 would be tied. Rounding keeps the
-    order otherwise.
+    Floats represent whole numbers up to 2⁵³ exactly; beyond, 2⁵³ and 2⁵³ + 1 would be tied. Otherwise
+    rounding preserves the order.
     """
     if given.dtype.kind in "iu":  # the usual case, in vectorised form
         if not given.size or max(abs(int(given.min())), abs(int(given.max()))) <= _EXACT_UP_TO:
@@ -259,7 +260,7 @@ def find_merged(given: npt.NDArray[Any], floats: Floats) -> tuple[Any, Any] | No
         return tuple(given[order[tied[0] : tied[0] + 2]].tolist()) if tied.size else None
     if given.dtype.kind != "O":
         return None
-    # Python's numbers: whole ones, fractions and decimals may differ by less than floats can say.
+    # Python's integers, fractions and decimals may differ by less than the precision of floats.
     first: dict[float, Any] = {}
     for value, number in zip(given.tolist(), floats.tolist(), strict=True):
         if not isinstance(value, str) and first.setdefault(number, value) != value:
@@ -268,7 +269,7 @@ def find_merged(given: npt.NDArray[Any], floats: Floats) -> tuple[Any, Any] | No
 
 
 def shown(value: Any, most: int = 80) -> str:
-    """Write a value for a message, on one line and not at length."""
+    """Return a value as text for a message, on one short line."""
     try:
         text = " ".join(repr(value).split())
     except (RecursionError, ValueError):  # too deep, or an integer with too many digits
@@ -277,7 +278,7 @@ def shown(value: Any, most: int = 80) -> str:
 
 
 def check_weights(sample_weight: ArrayLike, n_rows: int, rows_of: str = "scores") -> Floats:
-    """Return non-negative weights of the right length, or a complaint."""
+    """Return non-negative weights of the right length; raise `InputError` for others."""
     weights = finite_vector(sample_weight, "sample_weight")
     if weights.size != n_rows:
         raise InputError(f"sample_weight has {weights.size} rows, but there are {n_rows} {rows_of}")
@@ -294,7 +295,7 @@ def scale_weights(weights: Floats) -> Floats:
 
 
 def outside_weights(weights: Floats) -> npt.NDArray[np.intp]:
-    """Return the rows of weights whose squares, relative to the largest, floats cannot hold."""
+    """Return the rows of weights whose squares, relative to the largest, are out of the range of floats."""
     return np.flatnonzero((weights > _LARGEST) | ((weights < 1e-75) & (weights > 0)))
 
 

@@ -1,8 +1,9 @@
-"""Ends a fit at its deadline or at Ctrl-C, at whatever depth of calls it is.
+"""Ends a fit at its deadline or at Ctrl-C, at any depth of calls.
 
 Code that works for long calls `check_clock` about ten times a second: at every pass over the data, in every
-round of a quadratic program, and between the pieces of long passes. Whoever set the deadline catches
-`OutOfTime`. The deadline belongs to the thread (a context variable): fits in other threads have their own.
+round of a quadratic program, and between the pieces of long passes. The function that sets the deadline
+catches `OutOfTime`. The deadline belongs to the thread (a context variable): fits in other threads have their
+own.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ class _Interrupts:
 
 
 _DEADLINE: ContextVar[float] = ContextVar("deadline", default=float("inf"))
-# An object, not a flag: handlers of signals run in the context of whatever they interrupt.
+# An object, not a context variable: signal handlers run in the context of the interrupted code.
 _INTERRUPTS: ContextVar[_Interrupts | None] = ContextVar("interrupts", default=None)
 
 
 def deadline_in(seconds: float | None) -> float:
-    """Return the time, on the monotonic clock, that is so many seconds away; never for None."""
+    """Return the time, on the monotonic clock, in that number of seconds; infinity for None."""
     return float("inf") if seconds is None else time.monotonic() + seconds
 
 
 @contextmanager
 def deadline(end: float) -> Iterator[None]:
-    """Let work inside end at a time of the monotonic clock, or at an enclosing deadline if it comes first."""
+    """Set a deadline on the monotonic clock for the code inside, or keep an earlier enclosing one."""
     token = _DEADLINE.set(min(end, _DEADLINE.get()))
     try:
         yield
@@ -50,7 +51,7 @@ def deadline(end: float) -> Iterator[None]:
 
 @contextmanager
 def ignore_deadline() -> Iterator[None]:
-    """Let a single pass over the data, without which there is no answer at all, come to its end."""
+    """Ignore the deadline inside, for a single pass over the data that every result needs."""
     token = _DEADLINE.set(float("inf"))
     try:
         yield
@@ -79,7 +80,7 @@ def check_clock() -> None:
 
 
 def acknowledge_interrupt() -> None:
-    """Say that a KeyboardInterrupt was caught and acted upon."""
+    """Record that a KeyboardInterrupt was handled."""
     interrupts = _INTERRUPTS.get()
     if interrupts is not None:
         interrupts.pending = False
@@ -87,10 +88,10 @@ def acknowledge_interrupt() -> None:
 
 @contextmanager
 def notice_interrupts() -> Iterator[None]:
-    """Remember Ctrl-C until some code acts on it.
+    """Remember Ctrl-C until it is handled.
 
     A KeyboardInterrupt that is raised inside a finaliser, or in a callback that catches everything, is
-    printed or swallowed; `check_clock` raises it again. Handlers of the application's own are left alone.
+    printed or swallowed; `check_clock` raises it again. The application's own handlers are not replaced.
     """
     # Only the main thread may set handlers, and only Python's own handler is replaced.
     in_charge = (

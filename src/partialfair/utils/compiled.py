@@ -1,9 +1,9 @@
 """Compiles loops by numba when they are first called.
 
-Until then numba is not imported: a command that runs no loop does not wait for it. What numba compiles it
-keeps in a cache, next to the source or below the user's home. Where neither can be written, as in containers
-with a read-only disk, or where the disk is full, each process compiles anew. Without numba, on a machine with
-torch and NumPy alone, the interpreter runs the loops: the results are the same, and slow.
+Until then numba is not imported: a command that runs no loop does not wait for it. Numba keeps compiled code
+in a cache, next to the source or below the user's home. Where neither can be written, as in containers with a
+read-only disk, or where the disk is full, each process compiles anew. Without numba, on a machine with only
+torch and NumPy, the interpreter runs the loops, with the same results, but slowly.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class _Loop:
 
     @property
     def dispatcher(self) -> Any:
-        """What numba makes of the function, and of the loops that it calls, whose names then mean that."""
-        with _lock:  # threads may call a loop for the first time at once
+        """The numba dispatcher of the function, with the loops it calls compiled first."""
+        with _lock:  # several threads may make the first call
             if self._dispatcher is None:
                 # numba looks names up in the module, and knows its own dispatchers but not this class.
                 names = self._function.__globals__
@@ -70,7 +70,7 @@ class _Loop:
 
     @property
     def _numba_type_(self) -> Any:
-        """What numba takes a loop for that is an argument of another."""
+        """The numba type of a loop that is an argument of another."""
         return self.dispatcher._numba_type_
 
 

@@ -1,4 +1,4 @@
-"""Imports packages that need not be there, and finds the distributions that extend partialfair.
+"""Imports optional packages, and finds the distributions that extend partialfair.
 
 A distribution that extends partialfair declares entry points in one or both of two groups:
 
@@ -25,7 +25,7 @@ from partialfair.exceptions import MissingExtraError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-# What the distribution for reproducing the paper provides, so that messages can name it where it is missing.
+# Names from the distribution for reproducing the paper, for messages where it is missing.
 PAPER_COMMANDS = ("reproduce",)
 PAPER_DATASETS = ("celeba",)
 PAPER_PACKAGE = "partialfair_paper"
@@ -34,7 +34,7 @@ _USER_DIRECTORIES = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME")
 
 
 def require(module: str, *, extra: str, purpose: str) -> ModuleType:
-    """Import ``module``, or say in one sentence which extra of partialfair provides it.
+    """Import ``module``, or raise an error that names the extra of partialfair that provides it.
 
     Parameters
     ----------
@@ -43,13 +43,13 @@ def require(module: str, *, extra: str, purpose: str) -> ModuleType:
     extra
         The extra in ``pyproject.toml`` that installs it.
     purpose
-        What needs it, as the subject of the message: ``"drawing"``, ``"reading Parquet files"``.
+        The feature that needs it, as the subject of the message: ``"drawing"``, ``"reading Parquet files"``.
     """
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         package = module.partition(".")[0]
-        # A package that is there but lacks a dependency of its own is broken, not missing.
+        # An installed package with a missing dependency is broken, not missing.
         if error.name is None or error.name.partition(".")[0] != package:
             raise
         message = (
@@ -60,7 +60,7 @@ def require(module: str, *, extra: str, purpose: str) -> ModuleType:
 
 @contextmanager
 def absolute_user_directories() -> Iterator[None]:
-    """Hide the user's directories that are not absolute, as the XDG specification says.
+    """Hide user directories that are not absolute, as the XDG specification requires.
 
     numba, matplotlib and pooch would create them in the working directory.
     """
@@ -77,7 +77,7 @@ def absolute_user_directories() -> Iterator[None]:
 
 @contextmanager
 def import_quickly() -> Iterator[None]:
-    """Switch the garbage collector off: in modules, which stay, it finds next to nothing."""
+    """Disable the garbage collector, which finds almost nothing during imports."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -100,7 +100,7 @@ def load_extensions() -> None:
     """Let installed extensions register what they provide; later calls do nothing."""
     from importlib.metadata import entry_points
 
-    for point in entry_points(group="partialfair.extensions"):  # an error in one is its owner's to see
+    for point in entry_points(group="partialfair.extensions"):  # errors of an extension are raised
         point.load()()
 
 

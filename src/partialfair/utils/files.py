@@ -1,20 +1,21 @@
-"""Write files atomically, several of them together: the one way in which anything is written.
+"""Writes files atomically, also several together; all files are written by this module.
 
-Everything is staged first: each file's content goes to a temporary next to its target and is forced to the
-disk. Only then are the targets replaced, each by one `os.replace`, so that a full disk, a fault or a kill
-finds every file as it was or as it will be. A directory that does not exist is built aside, and renamed.
+All files are staged first: each file's content is written to a temporary next to its target and synced to the
+disk. Then the targets are replaced, each by one `os.replace`, so that after a full disk, a fault or a kill
+every file has either its old or its new content. A new directory is built under a temporary name, and
+renamed.
 
     target exists, or its directory does     .partialfair-…            →  replaces  directory/metrics.csv
     neither does                             .partialfair-…/metrics.csv →  becomes   directory/metrics.csv
 
-Several files are replaced in the order given. A record that comes last, with `digests` of the others, tells
-sets of one run from sets of two (`check_set`). Links are followed: the link stays and its target is replaced.
-A new file's mode follows the umask; a file that is replaced hands on its mode and owner.
+Several files are replaced in the order given. With a record as the last file, with `digests` of the others,
+`check_set` detects a mix of two runs. Links are followed: the link remains and its target is replaced. A new
+file's mode follows the umask; a replaced file keeps its mode and owner.
 
-Temporaries have random names, because hosts and process ids repeat: in a restarted container both are those
-of the run that was killed. Their writer holds a lock on each, which ends with the process. One that is not
-locked and an hour old is a leftover, and the next writer in its directory removes it. The age protects
-writers on other hosts, whose locks a shared disk need not show.
+Temporaries have random names, because hosts and process ids repeat: in a restarted container both may be
+those of the killed run. The writer locks each of them until the process ends. An unlocked temporary that is
+an hour old is a leftover, and the next writer in its directory removes it. The age limit protects writers on
+other hosts, whose locks may be invisible on a shared disk.
 """
 
 from __future__ import annotations
@@ -44,25 +45,25 @@ _LARGEST_RECORD = 1 << 26
 _LONGEST_NAME = 255  # bytes, on most systems
 
 _TEMPORARY = re.compile(r"\.partialfair-[0-9a-f]{16}")
-_MOST_NAMES = 100  # that are tried; the second is needed once in 2⁶⁴ times, unless the disk is at fault
-_LEFTOVER_SECONDS = 3600.0  # from this age on an unlocked temporary is of a process that was killed
+_MOST_NAMES = 100  # number of attempts; collisions have a probability of 2⁻⁶⁴
+_LEFTOVER_SECONDS = 3600.0  # age from which an unlocked temporary is a leftover
 _LONGEST_WAIT = 5.0  # seconds for another writer to replace its files, which takes milliseconds
 
 
 class _Temporaries:
-    """What this process has made and not yet handed over; safe to clear from another thread.
+    """Temporaries of this process that have not replaced their targets; safe to clear from another thread.
 
-    Making and handing over happen under the lock. Whoever takes it for good (`abandon`) cuts no set in two
-    and misses no temporary.
+    Both creation and replacement hold the lock. `abandon` never releases it, so that no set is split and no
+    temporary is missed.
     """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.paths: dict[Path, int | None] = {}  # each with the descriptor that holds its lock
+        self.paths: dict[Path, int | None] = {}  # with the descriptor of the lock
         self.handed_over = False
 
     def make(self, directory: Path, *, is_directory: bool = False) -> Path:
-        """Make an empty file or directory of a name that nothing has; the caller holds `lock`."""
+        """Make an empty file or directory with an unused name; the caller holds `lock`."""
         for _ in range(_MOST_NAMES):
             path = directory / f".partialfair-{os.urandom(8).hex()}"
             with suppress(FileExistsError):
@@ -76,12 +77,12 @@ class _Temporaries:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
-            with suppress(OSError):  # what cannot be removed now is a leftover for a later writer
+            with suppress(OSError):  # a later writer removes the leftover
                 path.unlink()
         self.forget(path)
 
     def forget(self, path: Path) -> None:
-        """Release a temporary that has become its target, or is gone."""
+        """Release a temporary that has replaced its target or was removed."""
         descriptor = self.paths.pop(path, None)
         if descriptor is not None:
             os.close(descriptor)
@@ -91,24 +92,24 @@ _temporaries = _Temporaries()
 
 
 def abandon() -> bool:
-    """Remove every temporary, for good: nothing can be written afterwards. Return whether anything was.
+    """Remove every temporary and prevent further writes; return whether any existed.
 
-    For the last moments of a process. It waits for a set that is being replaced.
+    Called at the end of a process. It waits for a set that is being replaced.
     """
-    _temporaries.lock.acquire()  # and never released: other threads stop where they would write
+    _temporaries.lock.acquire()  # never released: other threads block before they write
     for path in list(_temporaries.paths):
         _temporaries.remove(path)
     return _temporaries.handed_over
 
 
 def write_file(path: PathLike, content: bytes) -> None:
-    """Write one file, whole or not at all, into a directory that exists."""
+    """Write one file atomically into an existing directory."""
     check_file(path)
     write_files({Path(path): content})
 
 
 def check_file(path: PathLike) -> None:
-    """Refuse, before any work, one file that `write_file` could not write."""
+    """Raise `InputError`, before any long work, for a file that `write_file` could not write."""
     check_targets([Path(path)])
     directory = _real(Path(path)).parent
     if not directory.is_dir():
@@ -116,7 +117,7 @@ def check_file(path: PathLike) -> None:
 
 
 def write_files(files: Mapping[Path, bytes]) -> None:
-    """Write all files or none; they are replaced in this order, and directories are made if need be."""
+    """Write all files or none, replaced in this order; missing directories are made."""
     staging = _Staging()
     try:
         for path, content in files.items():
@@ -130,7 +131,7 @@ def write_files(files: Mapping[Path, bytes]) -> None:
 
 
 class _Staging:
-    """Temporaries, and what each of them is to become."""
+    """Temporaries and their targets."""
 
     def __init__(self) -> None:
         self.moves: dict[Path, Path] = {}
@@ -138,7 +139,7 @@ class _Staging:
         self.directories: set[Path] = set()
 
     def add(self, path: Path, content: bytes) -> None:
-        """Write the content beside its target, or into the tree that is built aside for a new directory."""
+        """Write the content next to its target, or into the temporary tree of a new directory."""
         target = _real(path)
         # A directory that another writer makes meanwhile stays new here, so that the set remains together.
         new = next(filter(target.is_relative_to, self.members), None) or _missing_directory(target)
@@ -153,7 +154,7 @@ class _Staging:
         _settle(inside.parent)
 
     def hand_over(self) -> None:
-        """Replace the targets, without a pause that an interruption or another writer could fall into."""
+        """Replace the targets, without interruption by signals or other writers."""
         with _exclusive(self.directories), _temporaries.lock:
             for done, (target, temporary) in enumerate(self.moves.items()):
                 try:
@@ -167,7 +168,7 @@ class _Staging:
             _settle(directory)
 
     def _replace(self, target: Path, temporary: Path) -> None:
-        """Put a temporary in its target's place; a directory that another writer has made gets the files."""
+        """Replace a target by its temporary; files go into a directory that another writer has made."""
         try:
             os.replace(temporary, target)
         except OSError:
@@ -181,13 +182,13 @@ class _Staging:
             _settle(target)
 
     def clear(self) -> None:
-        """Remove what has not been handed over."""
+        """Remove the remaining temporaries."""
         for temporary in self.moves.values():
             if temporary in _temporaries.paths:
                 _temporaries.remove(temporary)
 
     def _temporary(self, target: Path, *, is_directory: bool) -> Path:
-        """Return what is to become the target; a tree is made once."""
+        """Return the temporary of a target; a tree is made once."""
         if target not in self.moves:
             with _temporaries.lock:
                 self.moves[target] = _temporaries.make(target.parent, is_directory=is_directory)
@@ -196,22 +197,22 @@ class _Staging:
 
     @staticmethod
     def _write(path: Path, content: bytes, like: Path | None = None) -> None:
-        """Write and force to the disk; the mode is that of the file to be replaced, or by the umask."""
-        with _temporaries.lock:  # what `abandon` has removed does not come back
+        """Write and sync to the disk; the mode is that of the replaced file, or by the umask."""
+        with _temporaries.lock:  # `abandon` must not be undone
             file = path.open("wb")
         with file:
             if like is not None and like.exists():
-                _hand_on(like.stat(), path)  # first, so that no one reads the content who could not before
+                _hand_on(like.stat(), path)  # first, so that the content is not readable by others
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
 
 
 def check_targets(targets: Sequence[Path], inputs: Iterable[Path] = ()) -> None:
-    """Refuse, before any work, files that could not be written, or must not.
+    """Raise `InputError`, before any long work, for files that could not be written, or must not.
 
-    Those that are something else than regular files, are one file by two names or one of the inputs (also
-    through links), or lie where nothing can be written.
+    These are files that are not regular files, are one file by two names or one of the inputs (also through
+    links), or lie where nothing can be written.
     """
     inputs = [path for path in inputs if os.path.exists(path)]
     seen: dict[Path, Path] = {}
@@ -227,7 +228,7 @@ def check_targets(targets: Sequence[Path], inputs: Iterable[Path] = ()) -> None:
                     raise InputError(f"{target} cannot be written: it is the input {path}")
     for directory in dict.fromkeys(_existing_directory(real) for real in seen):
         target = next(seen[real] for real in seen if real.is_relative_to(directory))
-        # Permissions, quotas and kinds of disks have no shorter answer.
+        # Permissions, quotas and kinds of disks can only be checked by writing.
         with _name_file_in_errors(target), _temporaries.lock:
             _temporaries.remove(_temporaries.make(directory))
 
@@ -235,7 +236,7 @@ def check_targets(targets: Sequence[Path], inputs: Iterable[Path] = ()) -> None:
 def _check_kind(target: Path, real: Path) -> None:
     if real.is_symlink():
         raise InputError(f"{target} cannot be written: it is a link that leads to itself")
-    # The name as given: what /dev/stdout stands for may have no name.
+    # The given name, because the target of /dev/stdout may have none.
     if not target.exists():
         return
     mode = target.stat().st_mode
@@ -249,7 +250,7 @@ def _check_kind(target: Path, real: Path) -> None:
 
 @contextmanager
 def scratch(directory: Path) -> Iterator[Path]:
-    """Make a temporary directory inside another, made if need be; it is removed however this ends."""
+    """Make a temporary directory inside another one, which is made if missing; it is always removed."""
     directory.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(directory)
     with _temporaries.lock:
@@ -268,9 +269,9 @@ def digests(files: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def check_set(directory: Path, record_name: str) -> dict[str, Any]:
-    """Return the record of a directory, and refuse files that another run wrote.
+    """Return the record of a directory; raise `InputError` for files of another run.
 
-    The record's ``files`` maps names to `digests`. Files that have been removed since are not missed.
+    The record's ``files`` maps names to `digests`. Removed files are ignored.
     """
     record = _read_record(directory / record_name)
     known = record.get("files", {})
@@ -291,7 +292,7 @@ def check_set(directory: Path, record_name: str) -> dict[str, Any]:
 
 
 def is_file_name(name: object) -> bool:
-    """Whether a value out of a record names a file in a directory, and nothing elsewhere."""
+    """Return whether a value of a record is the name of a file in its directory."""
     if not isinstance(name, str) or name in ("", ".", "..") or "\0" in name or Path(name).name != name:
         return False
     try:
@@ -320,7 +321,7 @@ def _read_record(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def _name_file_in_errors(path: Path) -> Iterator[None]:
-    """Turn what the system refuses into an `InputError` that names the file."""
+    """Convert system errors to an `InputError` that names the file."""
     try:
         yield
     except OSError as error:
@@ -328,7 +329,7 @@ def _name_file_in_errors(path: Path) -> Iterator[None]:
 
 
 def _real(path: Path) -> Path:
-    """Return where a file is, or will be, once links have been followed."""
+    """Return the path of a file after following links."""
     return Path(os.path.realpath(path))
 
 
@@ -344,7 +345,7 @@ def _missing_directory(target: Path) -> Path | None:
 
 
 def _hand_on(old: os.stat_result, path: Path) -> None:
-    """Give a new file the mode of an old one, and its owner where that is allowed."""
+    """Give a new file the mode of an old one, and its owner where permitted."""
     if hasattr(os, "chown"):
         with suppress(OSError):
             os.chown(path, old.st_uid, old.st_gid)
@@ -353,7 +354,7 @@ def _hand_on(old: os.stat_result, path: Path) -> None:
 
 
 def _settle(directory: Path) -> None:
-    """Force a directory's names to the disk; not every system can, and the files are in place anyway."""
+    """Sync a directory to the disk, where the system supports it."""
     if os.name != "posix":
         return
     with suppress(OSError):
@@ -372,7 +373,7 @@ def _remove_leftovers(directory: Path) -> None:
                 continue
             with suppress(OSError):  # another writer was first
                 is_old = time.time() - path.lstat().st_mtime > _LEFTOVER_SECONDS
-                # A writer that lives holds a lock on its temporary.
+                # A running writer holds a lock on its temporary.
                 if is_old and (descriptor := _lock(path)) is not None:
                     _temporaries.remove(path)
                     os.close(descriptor)
@@ -380,9 +381,9 @@ def _remove_leftovers(directory: Path) -> None:
 
 @contextmanager
 def _exclusive(directories: Iterable[Path]) -> Iterator[None]:
-    """Let one writer at a time replace files in these directories, so that a set is of one of them.
+    """Let one writer at a time replace files in these directories, so that sets are not mixed.
 
-    Where locks cannot be had, nothing is lost but that: files are whole, and a record tells mixed sets.
+    Without locks files are still complete, and a record detects mixed sets.
     """
     # In one order, so that two writers never wait for each other.
     held = [_lock(directory, _LONGEST_WAIT) for directory in sorted(directories)]
@@ -395,12 +396,12 @@ def _exclusive(directories: Iterable[Path]) -> Iterator[None]:
 
 
 def _lock(path: Path, seconds: float = 0.0) -> int | None:
-    """Lock a file or directory until the descriptor is closed; None where another has it, or none can."""
+    """Lock a file or directory until the descriptor is closed; None if it is locked, or cannot be."""
     if sys.platform == "win32":
         return None
     deadline = time.monotonic() + seconds
     with suppress(OSError):
-        # Neither a link that somebody put there nor a pipe, which would wait for a writer.
+        # Not a link, nor a pipe, which would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             while True:

@@ -1,4 +1,4 @@
-"""Show results in notebooks: a sentence, a small table and a small figure as HTML, for ``_repr_html_``."""
+"""HTML of results in notebooks (``_repr_html_``): a sentence, a small table and a small figure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
 
-# Inches and dots per inch: a figure of 30 kB that fits beside a table.
+# Inches and dots per inch: a figure of 30 kB that fits next to a table.
 _SIZE, _DPI = (4.6, 3.8), 80
 _CELL = "padding:2px 10px;text-align:left;vertical-align:top"
 
@@ -29,13 +29,13 @@ def result_html(
     Parameters
     ----------
     verdict
-        The answer in one to three sentences; what comes before the first ". " or ": " is printed bold.
+        The result in one to three sentences; text before the first ". " or ": " is bold.
     columns, rows
         Texts of a small table; none without rows.
     notes
-        Sentences that explain the table, or add to it, folded below it.
+        Sentences on the table, collapsed below it.
     draw
-        Draws on axes that it is given as ``ax``. The figure is left out where matplotlib is not installed.
+        Function that draws on ``ax``. The figure is left out where matplotlib is not installed.
     """
     ends = [position for mark in (": ", ". ") if (position := verdict.find(mark)) > 0]
     split = min(ends, default=len(verdict) - 1) + 1
@@ -68,7 +68,7 @@ def _figure(draw: Callable[..., object], text: str) -> str:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
         return ""
-    # Not of pyplot: a notebook would show that figure once more.
+    # Not from pyplot: a notebook would show that figure twice.
     figure, drawn = Figure(figsize=_SIZE, dpi=_DPI), io.BytesIO()
     draw(ax=figure.subplots())
     figure.savefig(drawn, format="png", bbox_inches="tight")

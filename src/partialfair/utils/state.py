@@ -1,4 +1,4 @@
-"""Stores objects whose settings may be mappings: in pickles, copies and files of models alike."""
+"""Storage of objects whose settings may be mappings, in pickles, copies and model files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class StoredAsPairs:
 
     def __getstate__(self) -> dict[str, Any]:
         state: Any = super().__getstate__()
-        # Lists and tuples, which JSON knows, are left to whatever stores the object.
+        # Lists and tuples are stored unchanged.
         return {
             name: Pairs(tuple(value.keys()), tuple(value.values())) if isinstance(value, Mapping) else value
             for name, value in (state or {}).items()

@@ -1,4 +1,4 @@
-"""Names types of arrays and choices that several packages use."""
+"""Types of arrays and choices that several packages use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 ArrayLike: TypeAlias = Any
-"""Anything array-like: lists, numpy, pandas, polars, Arrow. Checked where it enters, not by the type."""
+"""Anything array-like: lists, numpy, pandas, polars, Arrow. Checked at run time, not by the type."""
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Floats: TypeAlias = npt.NDArray[np.float64]

@@ -102,7 +102,7 @@ def test_draws_follow_the_slope_of_the_interval_and_fade_out_beyond_it():
             distance = min(max(low - rank, rank - high, 0) for low, high in group.interval.parts)
             slope = min(max(2 - distance / margin, 0), 1) / group.interval.measure
             expected = passed / group.interval.measure + slope * (ranks[row] - rank)
-            assert draws.passed_linearised(k)[row] == pytest.approx(expected, abs=1e-12)
+            assert draws.passed_linearized(k)[row] == pytest.approx(expected, abs=1e-12)
 
 
 def by_the_steps(pairs, values, confidence, n_members, chance):

@@ -49,7 +49,7 @@ def test_small_groups_are_listed_and_never_silently_dropped():
     assert judged["statistical_parity"].gap == wanted
     assert "2 of 5 groups too small to evaluate" in repr(judged)
     frame = judged.to_frame(by="group")
-    assert frame["judged"].to_dict() == {"a": True, "b": True, "e": True, "c": False, "d": False}
+    assert frame["evaluated"].to_dict() == {"a": True, "b": True, "e": True, "c": False, "d": False}
     assert frame.loc["d", "n_in_interval"] == 9
     with pytest.warns(SmallGroupWarning) as caught:
         fairness_report(None, scores, sensitive_features=groups, interval=INTERVAL, random_state=0)
@@ -98,7 +98,7 @@ def test_merged_groups_are_ranked_as_one():
     assert merged.to_frame().equals(direct.to_frame())
     assert merged.small_groups == ()
     assert [group.group for group in merged.merged_groups] == [*"cde"]
-    assert "3 of 5 groups judged together as 'small groups'" in repr(merged)
+    assert "3 of 5 groups evaluated together as 'small groups'" in repr(merged)
     assert merged.to_frame(by="group").loc["small groups", "n"] == 35
     # Together still too few: each is listed.
     few = report(*people(200, 200, 4, 3)[:2], small_groups="merge")

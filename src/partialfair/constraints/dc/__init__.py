@@ -1,4 +1,4 @@
-"""Difference-of-convex functions of score vectors and thresholds: formulas that own no rows and no model."""
+"""Difference-of-convex functions of score vectors and thresholds: formulas without rows or models."""
 
 from partialfair.constraints.dc.algebra import DC, Affine, DCSystem, Slopes, atom, maximum
 from partialfair.constraints.dc.bank import (

@@ -112,7 +112,7 @@ class Ties:
     Attributes
     ----------
     functions, maxima, factors, gaps : (K,)
-        Which f_i, which maximum, its factor, and how much lower the piece is than the highest one.
+        The function, the maximum, its factor, and the distance of the piece below the highest one.
     slopes : (K, n_atoms)
         Slope of the piece minus that of the highest one.
     keys : (K,)
@@ -131,7 +131,7 @@ class Ties:
         return np.asarray(dense_rows(net, self.functions) + self.factors[:, None] * self.slopes)
 
     def nearest(self) -> Ties:
-        """Return the nearest of each maximum: what several pieces gain does not add up."""
+        """Return the nearest of each maximum, because gains of several pieces do not add up."""
         # Of each maximum the first in the order of the gaps.
         by_gap = np.lexsort((self.gaps, self.maxima))
         nearest = by_gap[np.unique(self.maxima[by_gap], return_index=True)[1]]
@@ -245,7 +245,7 @@ class DCSystem:
         term = np.repeat(np.arange(terms.length.size), terms.length)
         highest = self._active(atoms)[term]
         gaps = heights[highest] - heights
-        # In f⁻ any active piece makes a tangent: its ties need not be known.
+        # In f⁻ any active piece gives a tangent, so its ties are not needed.
         convex = wanted[terms.owner[term]] & (terms.factor[term] > 0)
         near = np.flatnonzero((gaps <= reach) & (highest != np.arange(gaps.size)) & convex)
         return Ties(
@@ -299,7 +299,7 @@ class DCSystem:
     @cached_property
     def _sparse(self) -> sparse.csr_array:
         """The matrix again: of thousands of atoms a piece has one or two."""
-        from scipy import sparse  # late: constraints on tensors do without it
+        from scipy import sparse  # late: constraints on tensors do not need it
 
         entries = [(row, *entry) for row, piece in enumerate(self._pieces) for entry in piece.atoms]
         rows, columns, data = np.array(entries, dtype=np.float64).reshape(-1, 3).T

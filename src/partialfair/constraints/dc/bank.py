@@ -1,8 +1,8 @@
 """Convex atoms: functions T(s, θ) of all scores and thresholds, jointly convex, evaluated together.
 
 A bank holds many atoms that share their loops over the scores. Constraints refer to atoms by position, so a
-bank is evaluated once per point however many constraints use it. A bank is formulas only: scores, and who the
-members are, come as arguments, and are those of one shard of the rows if the bank is additive.
+bank is evaluated once per point however many constraints use it. A bank contains formulas only: scores and
+members are arguments, for one shard of the rows if the bank is additive.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from partialfair.data.groups import Members
 from partialfair.utils.typing import Floats, Ints
 
 BankMembers: TypeAlias = Any
-"""`Members` of the rows that are given; for a `JoinedBank` a tuple of them, one for each of its banks."""
+"""`Members` of the given rows; for a `JoinedBank` a tuple of them, one for each of its banks."""
 
 Moves: TypeAlias = tuple[Floats, Floats]
 """Changes of all scores and of all free thresholds."""
@@ -49,12 +49,12 @@ class AtomBank(Protocol):
 
     @property
     def additive(self) -> bool:
-        """Whether what it returns adds up over shards of rows; if not, it needs all rows at once."""
+        """Whether values are sums over shards of rows; otherwise it needs all rows at once."""
 
     def values(self, scores: Floats, members: BankMembers, theta: Floats) -> Floats:
         """Value of every atom.
 
-        Scores are not changed in place while they live: a bank may remember what it found at an array.
+        Scores must not be changed in place, because a bank may cache results by array.
         """
 
     def by_score(
@@ -63,8 +63,8 @@ class AtomBank(Protocol):
         """Return the derivatives of ``F = Σ coefficients · atoms``.
 
         Order 1 gives a subgradient in scores and thresholds; for coefficients ≥ 0 F is convex. Order 2 gives
-        second derivatives in each score, smoothed over kinks: they only guide steps, and zeros do. Those in
-        thresholds come with the `columns`.
+        second derivatives in each score, smoothed over kinks: they only guide steps, and zeros are enough.
+        Derivatives in thresholds are part of `columns`.
         """
 
     def columns(
@@ -80,11 +80,11 @@ class AtomBank(Protocol):
 
 @runtime_checkable
 class Bending(Protocol):
-    """What a bank may offer in addition: where its atoms bend. Steps and KKT certificates become sharper."""
+    """Optional methods of a bank: the kinks of its atoms, which improve steps and KKT certificates."""
 
     @property
     def has_kinks(self) -> bool:
-        """Whether there is any kink at all; no scores are needed to tell."""
+        """Whether there are any kinks, for some scores."""
 
     def kinks(
         self,
@@ -96,7 +96,7 @@ class Bending(Protocol):
         reach: float,
         limit: int,
     ) -> AtomKinks | None:
-        """Kinks of the atoms with wanted ≠ 0 that are within reach, or that the moves pass; None over limit.
+        """Return kinks, within reach or passed by the moves, of atoms with wanted ≠ 0; None above the limit.
 
         The reach is in units in which the atoms change their slopes much, such as a surrogate's width.
         """
@@ -104,16 +104,16 @@ class Bending(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Interaction:
-    """By how much a tangent with several kinks, each used in part, differs from the sum of their terms.
+    """The difference of a tangent with several kinks, each used in part, from the sum of their terms.
 
     Attributes
     ----------
     ratios : (K,)
-        By what the weight of each kink must be multiplied.
+        Factor of the weight of each kink.
     scores : (n,)
-        Slopes in the scores that must be added.
+        Slopes in the scores to add.
     loss
-        What must be subtracted from the value; it may be less than 0.
+        Number to subtract from the value; may be negative.
     """
 
     ratios: Floats
@@ -122,28 +122,28 @@ class Interaction:
 
     @classmethod
     def none(cls, n_kinks: int, n_scores: int) -> Interaction:
-        """Return that of kinks that simply add up."""
+        """Return the interaction of kinks without one."""
         return cls(np.ones(n_kinks), np.zeros(n_scores), 0.0)
 
 
 @runtime_checkable
 class Interacting(Protocol):
-    """What a `Bending` bank must offer if the sum of its kinks' terms can exceed an atom.
+    """Required method of a `Bending` bank if the sum of its kinks' terms can exceed an atom.
 
-    Without it a KKT certificate adds the terms of all kinks, which would prove too much for such atoms.
+    Without it a KKT certificate adds the terms of all kinks, which is invalid for such atoms.
     """
 
     def interaction(
         self, kinks: AtomKinks, fractions: Floats, rooms: Floats, scores: Floats, members: BankMembers
     ) -> Interaction:
-        """Return what makes the sum of kinks' terms a lower bound of ``Σ coefficients · atoms``.
+        """Return a correction; the sum of kinks' terms is then below ``Σ coefficients · atoms``.
 
         Parameters
         ----------
         kinks
-            Some of those that the bank has at these scores.
+            Some of the bank's kinks at these scores.
         fractions : (K,)
-            How much of each is used, in ``[−backs, 1]``; those of a border balance.
+            Fraction of each that is used, in ``[−backs, 1]``; those of a border sum to 0.
         rooms : (K,)
             The coefficient of each kink's atom.
         """
@@ -158,15 +158,16 @@ class AtomKinks:
     atoms, rows, thresholds : (K,)
         The atom, the row of the score among those given, and the free threshold, −1 for a fixed one.
     residuals, weights : (K,)
-        How far on its right or left side the kink is, in units of scores, and by how much the slope jumps.
+        Distance from the kink, with sign, in units of scores, and the jump of the slope.
     others : (K,)
-        The row of a score that stands where a threshold might, −1 for none.
+        The row of a score in place of a threshold, −1 for none.
     borders : (K,)
         The border of a top, numbered among those of the atom, across which the row may pass; −1 for none.
     amounts : (K,)
-        What such a row then adds to what is counted above the border, less than 0 if it falls below.
+        Weight that such a row then adds above the border, negative if it falls below.
     backs : (K,)
-        What such a row may do to the other side instead, in units of the amount: rows on the border do both.
+        Weight that such a row may move to the other side instead, in units of the amount: rows on the border
+        can do both.
     """
 
     atoms: Ints
@@ -184,7 +185,7 @@ class AtomKinks:
         cls, atoms: Ints, rows: Ints, thresholds: Ints, residuals: Floats, weights: Floats, others: Ints
     ) -> AtomKinks:
         """Return kinks that belong to no border."""
-        # Border −1: the kink is as it is, and belongs to no choice of whom to count.
+        # Border −1: the kink does not depend on the choice of members.
         nothing = np.zeros(rows.size)
         return cls(
             atoms, rows, thresholds, residuals, weights, others, np.full_like(rows, -1), nothing, nothing
@@ -204,16 +205,16 @@ class AtomKinks:
 
     @property
     def border_keys(self) -> Ints:
-        """Return a number for each border that tells it from those of other atoms, −1 for none."""
+        """Return a number for each border, unique among all atoms, −1 for none."""
         return np.where(self.borders >= 0, self.borders * _MORE_THAN_ATOMS + self.atoms, -1)
 
     def keys(self, n_rows: int) -> Ints:
-        """Return a number for each kink that tells it from those of other atoms and rows."""
+        """Return a number for each kink, unique among all atoms and rows."""
         return (self.atoms * n_rows + self.rows) * (n_rows + 1) + self.others + 1
 
 
 class _Part(NamedTuple):
-    """One of several banks, and the numbers that its atoms and its thresholds have among all."""
+    """One of several banks, and the positions of its atoms and thresholds among all."""
 
     bank: AtomBank
     atoms: slice
@@ -221,7 +222,7 @@ class _Part(NamedTuple):
 
 
 class JoinedBank:
-    """Any number of banks on the same scores, in a row; each has thresholds and members of its own.
+    """Any number of banks on the same scores, in a row; each with its own thresholds and members.
 
     Its ``members`` are a tuple, one `Members` for each bank.
 
@@ -234,7 +235,7 @@ class JoinedBank:
     additive
         Whether all banks are.
     has_kinks, interacts
-        Whether any bank has kinks, and whether kinks of any bank change each other.
+        Whether any bank has kinks, and whether kinks of any bank interact.
     """
 
     def __init__(self, banks: tuple[AtomBank, ...]) -> None:
@@ -269,7 +270,7 @@ class JoinedBank:
         for (bank, atoms, thetas), of_bank in zip(self._parts, members, strict=True):
             if coefficients[atoms].any():
                 derivatives = bank.by_score(order, coefficients[atoms], scores, of_bank, theta[thetas])
-                by_score += derivatives.scores  # all banks look at the same scores
+                by_score += derivatives.scores  # all banks have the same scores
                 if order == 1:
                     by_theta[thetas] = derivatives.theta
         return Gradient(by_score, by_theta if order == 1 else np.empty(0))
@@ -279,7 +280,7 @@ class JoinedBank:
     ) -> Iterator[RowColumns]:
         """Columns of all banks, renumbered; a bank in which a vector of ``curved`` is 0 skips it."""
         for (bank, atoms, thetas), of_bank in zip(self._parts, members, strict=True):
-            # Vectors that are 0 here would be columns of zeros.
+            # Vectors of zeros would give columns of zeros.
             used = [t for t, coefficients in enumerate(curved) if coefficients[atoms].any()]
             of_atoms = [curved[t][atoms] for t in used]
             for columns in bank.columns(scores, of_bank, theta[thetas], of_atoms):
@@ -289,7 +290,7 @@ class JoinedBank:
                 # Atoms come first, then mixed derivatives: those of the bank's t-th vector used, by θ.
                 beyond = outputs - bank.n_atoms
                 vector, threshold = np.divmod(np.maximum(beyond, 0), max(bank.n_theta, 1))
-                vector = np.array([*used, 0])[vector]  # the last stands for banks that skip all vectors
+                vector = np.array([*used, 0])[vector]  # the last is for banks that skip all vectors
                 mixed = self.n_atoms + vector * self.n_theta + thetas.start + threshold
                 outputs = np.where(beyond < 0, atoms.start + outputs, mixed)
                 thresholds = columns.thresholds
@@ -307,7 +308,7 @@ class JoinedBank:
         reach: float,
         limit: int,
     ) -> AtomKinks | None:
-        """Kinks within reach or passed, of all banks that have any."""
+        """Return kinks within reach or passed, of all banks with kinks."""
         by_bank = []
         for (bank, atoms, thetas), of_bank in zip(self._parts, members, strict=True):
             if isinstance(bank, Bending) and bank.has_kinks and wanted[atoms].any():
@@ -327,7 +328,7 @@ class JoinedBank:
         scores: Floats,
         members: tuple[Members, ...],
     ) -> Interaction:
-        """Interaction of the kinks of all banks; those of different banks have none."""
+        """Return the interaction of the kinks of all banks; kinks of different banks do not interact."""
         total = Interaction.none(fractions.size, scores.size)
         for (bank, atoms, _), of_bank in zip(self._parts, members, strict=True):
             here = np.flatnonzero((kinks.atoms >= atoms.start) & (kinks.atoms < atoms.stop))

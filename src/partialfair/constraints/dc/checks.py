@@ -1,6 +1,7 @@
-"""Checks for those who add constraints, atoms or surrogates; each raises `CheckFailed` and says why.
+"""Checks for new constraints, atoms or surrogates; each raises `CheckFailed` with a reason.
 
-They try random points, so they can refute but not prove. All take what a constraint's ``build`` returns.
+They test random points, so they can refute a property but not prove it. The argument is the result of a
+constraint's ``build``.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _SPREAD = 2.0
 
 
 class CheckFailed(AssertionError):
-    """A function is not what it claims to be."""
+    """A function does not have a required property."""
 
 
 def check_convex(block: ConstraintBlock, *, n_trials: int = 50, tol: float = 1e-9, seed: int = 0) -> None:
@@ -44,7 +45,7 @@ def check_subgradient(
         # T(x) + ⟨g, y − x⟩ must not exceed T(y).
         tangents = np.array([_along(block, unit, x, y) for unit in np.eye(block.bank.n_atoms)])
         excess = _values(block, *x) + tangents - _values(block, *y)
-        _refuse(excess, tol, "has a by_score that is no subgradient: its tangent lies above it")
+        _refuse(excess, tol, "has a by_score that is not a subgradient: its tangent lies above it")
 
 
 def check_columns(block: ConstraintBlock, *, n_trials: int = 10, tol: float = 1e-9, seed: int = 0) -> None:
@@ -56,10 +57,10 @@ def check_columns(block: ConstraintBlock, *, n_trials: int = 10, tol: float = 1e
             _add_columns(columns, by_score, by_theta)
         for position, unit in enumerate(np.eye(bank.n_atoms)):
             gradient = bank.by_score(1, unit, scores, block.members, theta)
-            by_score[position] -= gradient.scores  # what is left are differences of the two
+            by_score[position] -= gradient.scores  # the differences of the two
             by_theta[position] -= gradient.theta
         errors = np.abs(np.hstack([by_score, by_theta])).max(axis=1, initial=0.0)
-        _refuse(errors, tol, "has columns other than what by_score says: they differ")
+        _refuse(errors, tol, "has columns that differ from by_score")
 
 
 def check_additive(block: ConstraintBlock, *, n_trials: int = 10, tol: float = 1e-9, seed: int = 0) -> None:
@@ -92,7 +93,7 @@ def check_majorises(block: ConstraintBlock, *, n_trials: int = 50, tol: float = 
             excess = tangents.values[i] + _along(block, tangents.slopes[i], x, y) - minus[i]
             if not excess <= tol:
                 raise CheckFailed(
-                    f"function {i} is not majorised: the tangent of f⁻ is {excess:.3g} too high"
+                    f"function {i} is not majorized: the tangent of f⁻ is {excess:.3g} too high"
                 )
 
 
@@ -123,11 +124,11 @@ def _along(
 
 
 def _add_columns(columns: RowColumns, by_score: Floats, by_theta: Floats) -> None:
-    """Write columns out in full, (n_outputs, n) and (n_outputs, n_theta), as a model with J = 1 sees them."""
+    """Add columns to dense arrays, (n_outputs, n) and (n_outputs, n_theta), as for a model with J = 1."""
     n_rows = len(columns.values)
     cells = np.zeros(n_rows, dtype=np.int64) if columns.cells is None else columns.cells
     for row in np.flatnonzero(cells >= 0):
-        # One row at a time: what a model adds up over the rows of a cell is this row's values.
+        # One row at a time: the sum over the rows of a cell is then this row's values.
         entries = columns.combined(columns.values[row][None, None, :], np.array([cells[row]]))[..., 0]
         for block in range(columns.n_blocks):
             first = block * columns.n_columns

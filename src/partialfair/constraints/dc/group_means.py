@@ -53,7 +53,7 @@ class GroupMeans:
 
     @property
     def has_kinks(self) -> bool:
-        """Whether the surrogate has."""
+        """Whether the surrogate has kinks."""
         return bool(self.surrogate.kinks)
 
     def plus(self, group: int, threshold: int) -> int:
@@ -133,9 +133,9 @@ class GroupMeans:
             yield RowColumns(np.hstack(values), slab.codes, None, self.n_groups, *layout, first=rows.start)
 
     def _layout(self, n_curved: int) -> tuple[Ints, Ints]:
-        """Return what each group's columns are added to, and their free thresholds, (n_groups, n_columns).
+        """Return the outputs of each group's columns, and their free thresholds, (n_groups, n_columns).
 
-        They are σ⁺ and σ⁻ at all thresholds, then mixed derivatives in the free ones.
+        Columns are σ⁺ and σ⁻ at all thresholds, then mixed derivatives in the free ones.
         """
         atoms = np.arange(self.n_atoms).reshape(2, self.n_groups, self.n_thresholds)
         by_group = atoms.transpose(1, 0, 2).reshape(self.n_groups, -1)
@@ -155,7 +155,7 @@ class GroupMeans:
         reach: float,
         limit: int,
     ) -> AtomKinks | None:
-        """Kinks within reach or passed; a score has one for each threshold and kink of the surrogate."""
+        """Return kinks within reach or passed; a score has one per threshold and kink of σ."""
         thresholds = self._thresholds(theta)
         threshold_moves = np.concatenate([moves[1], np.zeros(len(self.fixed))])
         # Members without weight have no kinks.
@@ -184,7 +184,7 @@ class GroupMeans:
         return AtomKinks.joined(by_kink)
 
     def _by_part(self, by_atom: Floats) -> Floats:
-        """Return what belongs to each atom by part of the surrogate, group and threshold."""
+        """Return values of the atoms by part of the surrogate, group and threshold."""
         return by_atom.reshape(2, self.n_groups, self.n_thresholds)
 
     def _thresholds(self, theta: Floats) -> Floats:
@@ -218,7 +218,7 @@ def _find_kinks(
 ) -> tuple[Ints, Ints, Floats]:
     """Return rows and thresholds with ``|s_i − θ_j − kink_at| ≤ reach``, or whose sign the moves change.
 
-    One more than the limit, the search then ends, says that there are too many.
+    The search ends with one more than the limit if there are too many.
     """
     rows, thresholds = np.empty(limit + 1, dtype=np.int64), np.empty(limit + 1, dtype=np.int64)
     residuals, count = np.empty(limit + 1), 0
@@ -226,7 +226,7 @@ def _find_kinks(
         if codes[i] >= 0:
             for j in range(thetas.size):
                 if wanted[codes[i], j] != 0.0:
-                    # In this order the sign is that of score > edge, by which slopes are chosen.
+                    # In this order the sign is that of score > edge, which determines the slopes.
                     residual = scores[i] - (thetas[j] + kink_at)
                     moved = residual + score_moves[i] - theta_moves[j]
                     if abs(residual) <= reach or (residual > 0) != (moved > 0):

@@ -1,4 +1,4 @@
-"""Where sums over pairs bend.
+"""Kinks of sums over pairs.
 
 ``H(b, c) = max_{u, v} Σ_ij u_i v_j φ(s_i − t_j)``, u a top b of one group and v a bottom c of another (see
 `PairSums`), has two kinds of kinks.
@@ -6,42 +6,42 @@
 **Crossings.** φ itself has a kink at x: where ``s_i − t_j`` passes x, the slope of H jumps by ``u_i v_j``
 times the jump of φ'.
 
-**Borders.** A top is the best choice of whom to count, so H also bends where that choice changes. By
+**Borders.** A top is the best choice of members, so H also has kinks where that choice changes. By
 ascending score, with the border of the top at the bar::
 
-    not counted ...  j₃  j₂  j₁ | i₁  i₂  i₃  ... counted       those on the bar count in part
+    not counted ...  j₃  j₂  j₁ | i₁  i₂  i₃  ... counted       those on the bar count partly
 
-With v as it is, ``H = max_u Σ u_i Φ(s_i)`` over ``0 ≤ u ≤ ω, Σ u = b``, where ``Φ(s) = Σ_j v_j φ(s − t_j)``
-is convex and does not fall. *Any* such u gives a lower bound of H, and so does its tangent. Beside that of
-the best u, with ``δ = u − best u``, its slope in s_i is larger by ``δ_i Φ'(s_i)`` and its value smaller by
-``−Σ δ_i Φ(s_i)``. The δ add up to 0, so that heights may be counted from the border's, Φ(θ)::
+For a fixed v, ``H = max_u Σ u_i Φ(s_i)`` over ``0 ≤ u ≤ ω, Σ u = b``, where ``Φ(s) = Σ_j v_j φ(s − t_j)`` is
+convex and non-decreasing. *Any* such u gives a lower bound of H, and so does its tangent. Compared with that
+of the best u, with ``δ = u − best u``, its slope in s_i is larger by ``δ_i Φ'(s_i)`` and its value smaller by
+``−Σ δ_i Φ(s_i)``. The δ add up to 0, so that values may be measured from Φ(θ) at the border::
 
     max_ν Σ_i ν_i amount_i [Φ(s_i) − Φ(θ)],    0 ≤ ν_i ≤ 1,    Σ_i ν_i amount_i = 0
 
-where the amount of a member below the border is what is left of it, and that of one above is minus what is
-counted of it. Members on the border do both: their ν may be less than 0, too. That is a kink for each member,
-and one condition for each border. It describes *all* choices near the border, whoever overtakes whom, and
-members with equal rows, who are always tied, are one kink. Swaps of two members each, matched beforehand,
-would describe some choices only.
+where the amount of a member below the border is its part that is not counted, and that of one above is minus
+the counted part. Members on the border have both: their ν may also be negative. That is a kink for each
+member, and one condition for each border. It describes *all* choices near the border, in any order of the
+members, and members with equal rows, which are always tied, are one kink. Swaps of fixed pairs of members
+would describe only some choices.
 
-How far a member is from the border is counted by a slope that is not too small, ``Φ'(θ) (θ − s)`` below it
-and ``Φ'(s) (s − θ)`` above: still a lower bound, and exact where scores tie.
+The distance of a member from the border is measured with a slope that is not too small, ``Φ'(θ) (θ − s)``
+below it and ``Φ'(s) (s − θ)`` above: still a lower bound, and exact where scores tie.
 
 The same holds for bottoms, with ``−t`` in place of s and δ' for δ.
 
 **Together.** Any choices ``u + δ`` and ``v + δ'`` and any slopes of φ at its kinks give a lower bound. It is
-not the sum of the bounds of single kinks, because H is a product of u, v and φ. That sum lacks ::
+not the sum of the bounds of single kinks, because H is a product of u, v and φ. The sum omits ::
 
     the slope in s_i       (u_i + δ_i) Σ_j δ'_j φ'(s_i − t_j)
     the slope in t_j      −(v_j + δ'_j) Σ_i δ_i φ'(s_i − t_j)
     the value at x         Σ_ij δ_i δ'_j φ(s_i − t_j)
 
-and the crossing of i and j counts ``(u_i + δ_i)(v_j + δ'_j) / (u_i v_j)`` times. Where φ is smooth this is
-next to nothing if the choices lose next to nothing: the δ add up to 0, so that ``|Σ_i δ_i φ'(s_i − t_j)|`` is
-at most ``max φ'' Σ_i |δ_i| |s_i − θ|``, a multiple of the loss. Where φ has kinks it is not. A member who
-leaves the top takes its crossings along, and members who almost tie may be on both sides of a kink. So
-`PairSums.interaction` computes all four terms, and a KKT certificate includes them. Steps ignore them: a
-step is a proposal, and the point that it reaches is evaluated.
+and the crossing of i and j has the factor ``(u_i + δ_i)(v_j + δ'_j) / (u_i v_j)`` times. Where φ is smooth
+these terms are negligible if the loss of the choices is: the δ add up to 0, so that ``|Σ_i δ_i φ'(s_i −
+t_j)|`` is at most ``max φ'' Σ_i |δ_i| |s_i − θ|``, a multiple of the loss. Where φ has kinks it is not. A
+member that leaves the top removes its crossings, and almost tied members may be on both sides of a kink. So
+`PairSums.interaction` computes all four terms, and a KKT certificate includes them. Steps ignore them,
+because the new point is evaluated exactly.
 """
 
 from __future__ import annotations
@@ -55,23 +55,23 @@ from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats, Ints
 
 _WHOLE = 1e-9
-"""A member whose counted share is so close to all or to nothing is not on the border: shares are rounded."""
+"""A member is not on the border if its counted fraction is this close to 0 or 1: fractions are rounded."""
 
 _TRIES = 100
-"""Pairs that are looked at for each that may be reported, before there are too many: an end to long moves."""
+"""Limit of pairs that are tested for each returned pair, which ends the search after long moves."""
 
 
 class RowPairs(NamedTuple):
-    """Pairs of rows between whose scores atoms bend.
+    """Pairs of rows at whose scores atoms have kinks.
 
     Attributes
     ----------
     rows, others : (K,)
         Their scores s and t.
     residuals : (K,)
-        How far ``s − t`` is beyond the kink.
+        Distance of ``s − t`` beyond the kink.
     weights : (K,)
-        By how much the slope jumps, up to a factor that depends on the atom.
+        The jump of the slope, up to a factor that depends on the atom.
     """
 
     rows: Ints
@@ -95,7 +95,7 @@ class RowPairs(NamedTuple):
 
 
 class Movers(NamedTuple):
-    """Members of a group who may pass the border of a rank.
+    """Members of a group that may pass the border of a rank.
 
     Attributes
     ----------
@@ -124,10 +124,10 @@ class Movers(NamedTuple):
         near: float,
         limit: int,
     ) -> Movers | None:
-        """Return those who are near or whom moves bring across, all or nobody if they cannot balance.
+        """Return members that are near or cross the border by the moves, or none if they cannot balance.
 
-        None says that they are too many. Members come by ascending score, and ``above`` says how much of each
-        share lies above the rank.
+        None if there are too many. Members have ascending scores, and ``above`` is the part of each weight
+        above the rank.
         """
         who, border = _movers(scores, shares, above, moves, near, limit)
         if who.size > limit:
@@ -152,7 +152,7 @@ class Movers(NamedTuple):
         slopes, at_border
             Sizes of Φ' at the members' scores, and at the border.
         top
-            Whether those above the border are counted, or those below.
+            Whether members above the border are counted, or those below.
         """
         used = (slopes > 0) & (self.amounts != 0)
         slopes, amounts, distances = slopes[used], self.amounts[used], self.scores[used] - self.border
@@ -175,10 +175,10 @@ class Movers(NamedTuple):
 def _movers(
     scores: Floats, shares: Floats, above: Floats, moves: Floats, near: float, limit: int
 ) -> tuple[Ints, float]:
-    """Return members that are near the border of a rank, or that moves bring across it, and its score.
+    """Return members near the border of a rank, or that cross it by the moves, and its score.
 
-    Scores are ascending, and ``above`` says how much of each share lies above the rank. The border is at the
-    lowest score that counts. One member more than the limit says that there are too many.
+    Scores are ascending, and ``above`` is the part of each weight above the rank. The border is at the lowest
+    score that counts. The result has one member more than the limit if there are too many.
     """
     first_in = 0
     while first_in < scores.size and above[first_in] <= _WHOLE * shares[first_in]:
@@ -220,7 +220,7 @@ def crossings(
 ) -> tuple[Ints, Ints, Floats]:
     """Return pairs with ``residual = s − t − kink_at`` near 0 or passing it, and residuals; scores ascend.
 
-    One pair more than the limit, whatever it holds, says that there are too many.
+    The result has one more, arbitrary pair if there are more than the limit.
     """
     in_top, in_bottom = np.zeros(limit + 1, dtype=np.int64), np.zeros(limit + 1, dtype=np.int64)
     residuals = np.zeros(limit + 1)

@@ -32,9 +32,9 @@ class _Ranked(NamedTuple):
 
 
 class _Counted(NamedTuple):
-    """Those who count at the top or at the bottom of a group, by ascending score.
+    """Members at the top or at the bottom of a group, by ascending score.
 
-    rows and scores are (n,); shares (E, n) say how much of each member counts, once for each top or bottom.
+    rows and scores are (n,); shares (E, n) are the counted weights of the members, for each top or bottom.
     """
 
     rows: Ints
@@ -42,7 +42,7 @@ class _Counted(NamedTuple):
     shares: Floats
 
     def mirrored(self) -> _Counted:
-        """Return them with minus their scores, which ascend again."""
+        """Return them in reverse order with negated scores."""
         return _Counted(self.rows[::-1], -self.scores[::-1], np.ascontiguousarray(self.shares[:, ::-1]))
 
 
@@ -69,13 +69,13 @@ class PairSums:
     """``H_φ(b, c) = Σ_ij u_i v_j φ(s_i − t_j)``: u the top b of one group, v the bottom c of another.
 
     b and c are shares of a group's weight, and φ is σ⁺ or σ⁻. Weights add up to 1 in each group; a member, or
-    a block of equal scores, on the border counts in part, split by weight. For φ convex and non-decreasing H
+    a block of equal scores, on the border counts partly, split by weight. For φ convex and non-decreasing H
     is the largest of all such sums with ``0 ≤ u ≤ ω, Σu = b, 0 ≤ v ≤ ω', Σv = c``, hence jointly convex; sums
     over the tops of both groups are not.
 
     A value or a subgradient costs one sort per group and one sweep per pair for ramps, O(n log n), and all
     differences, O(n_top · n_bottom) per pair, for surrogates that are not piecewise polynomial. Ranks need
-    all rows at once, so shards do not add up.
+    all rows at once, so values are not sums over shards.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class PairSums:
 
     n_theta: ClassVar[int] = 0  # groups are compared with each other, not with thresholds
     additive: ClassVar[bool] = False  # ranks are counted among all rows
-    has_kinks: ClassVar[bool] = True  # two members may change places, whatever the surrogate
+    has_kinks: ClassVar[bool] = True  # two members may exchange places for any surrogate
 
     surrogate: Surrogate
     n_groups: int
@@ -180,7 +180,7 @@ class PairSums:
         reach: float,
         limit: int,
     ) -> AtomKinks | None:
-        """Kinks of the surrogate, and those where two members change places across the border of a top."""
+        """Return kinks of the surrogate, and those where members cross the border of a top or bottom."""
         ranked, tops, bottoms = self._order(scores, members)
         near = reach * self.surrogate.width
         kinks: list[AtomKinks] = []
@@ -189,7 +189,7 @@ class PairSums:
             atoms = np.arange(self.n_atoms)[self._atoms_of(pair)].reshape(self._shapes[pair])
             used = wanted[atoms] != 0
             top, bottom = tops[k], bottoms[other]
-            for b, rank in enumerate(self.tops[k]):  # who may join or leave the top b
+            for b, rank in enumerate(self.tops[k]):  # members that may join or leave the top b
                 passing = _find_movers(rank, ranked[k], moves[0], near, limit)
                 if passing is None:
                     return None
@@ -232,7 +232,7 @@ class PairSums:
     def interaction(
         self, kinks: AtomKinks, fractions: Floats, rooms: Floats, scores: Floats, members: Members
     ) -> Interaction:
-        """Return what a top, a bottom and crossings change together: see `pair_kinks`."""
+        """Return the interaction of tops, bottoms and crossings: see `pair_kinks`."""
         _, tops, bottoms = self._order(scores, members)
         ratios, by_score, loss = np.ones(fractions.size), np.zeros(scores.size), 0.0
         for atom in np.unique(kinks.atoms):
@@ -269,7 +269,7 @@ class PairSums:
         return sums
 
     def _slopes_at(self, scores: Floats, counted: _Counted) -> Floats:
-        """Return the slopes of σ±, added up over those counted, at scores in any order: (2, E, n_scores)."""
+        """Return slopes of σ±, summed over counted members, at scores in any order: (2, E, n_scores)."""
         order = np.argsort(scores)
         slopes = np.empty((2, len(counted.shares), scores.size))
         slopes[..., order] = self.surrogate.pair_sums(1, scores[order], counted.scores, counted.shares)
@@ -293,8 +293,8 @@ class PairSums:
             yield _PairDerivatives(pair, top, bottom, at_top, at_bottom[..., ::-1])
 
     def _order(self, scores: Floats, members: Members) -> _Order:
-        """Return the members of every group by ascending score; what is computed at them shares one sort."""
-        # Arrays are recognized by their identity: oracles pass the same one along as long as it lives.
+        """Return the members of every group by ascending score, sorted once for all values at them."""
+        # Arrays are cached by identity: oracles pass the same array while it exists.
         known = self._orders.get(id(scores))
         if known is not None and known[0]() is scores and known[1] is members:
             return known[2]
@@ -309,7 +309,7 @@ class PairSums:
             above = _shares_above(ranked.scores, ranked.shares, np.array(self.tops[k]))
             below = ranked.shares - _shares_above(ranked.scores, ranked.shares, np.array(self.bottoms[k]))
             for counted, ends in ((above, order.tops), (below, order.bottoms)):
-                # Those who count are neighbours: a slice costs less than a choice.
+                # Counted members are adjacent: a slice is faster than indexing.
                 who = np.flatnonzero(counted.any(axis=0))
                 used = slice(who[0], who[-1] + 1) if who.size else slice(0)
                 shares = np.ascontiguousarray(counted[:, used])
@@ -319,21 +319,21 @@ class PairSums:
 
 
 def _by_row(counted: _Counted, end: int, n_rows: int) -> Floats:
-    """Return how much of each row counts at one top or bottom."""
+    """Return the counted weight of each row at one top or bottom."""
     shares = np.zeros(n_rows)
     shares[counted.rows] = counted.shares[end]
     return shares
 
 
 def _border_changes(kinks: AtomKinks, fractions: Floats, which: Bools, n_rows: int) -> Floats:
-    """Return how much more of each row lies above a border, where kinks are used by fractions."""
+    """Return the change of each row's weight above a border, for given fractions of kinks."""
     changes = np.zeros(n_rows)
     np.add.at(changes, kinks.rows[which], (kinks.amounts * fractions)[which])
     return changes
 
 
 def _find_movers(rank: float, ranked: _Ranked, moves: Floats, near: float, limit: int) -> Movers | None:
-    """Return who of a group may pass the border of a rank; None if they are too many."""
+    """Return the members of a group that may pass the border of a rank; None if there are too many."""
     rows, scores, shares = ranked
     above = _shares_above(scores, shares, np.array([rank]))[0]
     return Movers.among(rows, scores, shares, above, moves[rows], near, limit)
@@ -341,10 +341,10 @@ def _find_movers(rank: float, ranked: _Ranked, moves: Floats, near: float, limit
 
 @njit(cache=True, nogil=True)
 def _shares_above(scores: Floats, shares: Floats, ranks: Floats) -> Floats:
-    """Return how much of each member lies above some ranks: (n_ranks, n) for ascending scores."""
+    """Return the part of each member above some ranks: (n_ranks, n) for ascending scores."""
     out = np.zeros((ranks.size, scores.size))
     passed, last = 0.0, scores.size
-    while last > 0:  # from the top, one block of equal scores at a time: those on a rank count in part
+    while last > 0:  # from the top, one block of equal scores at a time: those on a rank count partly
         first = last - 1
         block = shares[first]
         while first > 0 and scores[first - 1] == scores[last - 1]:

@@ -10,10 +10,10 @@ from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats, Ints
 
 _REACH = 0.1
-"""Bends of sharp corners are averaged over so many widths on both sides."""
+"""Number of widths on both sides over which bends of sharp corners are averaged."""
 
 _SLOTS_PER_EDGE = 16
-"""So many that a score passes hardly any edge after its slot's first one."""
+"""Enough slots that a score rarely passes an edge after the first one of its slot."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,17 +43,17 @@ class Pieces:
         return self.edges.size + 1
 
     def bins(self, scores: Floats) -> Ints:
-        """Between which edges each score lies; one that equals an edge lies below it."""
+        """Return the bin of each score; one that equals an edge lies below it."""
         return np.asarray(_bins(self.edges, scores))
 
 
 def hinge_pieces(centres: Floats, width: float, rounding: float) -> Pieces:
     """Return the pieces of ``max(s − centre, 0) / width``, rounded over ``rounding`` widths on both sides."""
-    half = width * (rounding or _REACH)  # sharp corners have no bend: theirs is averaged over so much
+    half = width * (rounding or _REACH)  # half width over which the bend of sharp corners is averaged
     edges = np.unique(np.concatenate([centres - half, centres + half, centres]))
     if not edges.size:
-        edges = np.zeros(1)  # of no function at all, any bins are enough
-    # A point inside each bin tells which of the functions are 0, rounded or straight there.
+        edges = np.zeros(1)  # without functions, any bins are enough
+    # A point inside each bin determines which functions are 0, rounded or straight there.
     middles = np.concatenate([[edges[0] - 1], (edges[1:] + edges[:-1]) / 2, [edges[-1] + 1]])
     x = middles[:, None] - centres
     corner, above = np.abs(x) < half, x > 0
@@ -75,19 +75,19 @@ def hinge_pieces(centres: Floats, width: float, rounding: float) -> Pieces:
 
 @njit(cache=True, nogil=True)
 def _bins(edges: Floats, scores: Floats) -> Ints:
-    """Count the edges below each score; slots of equal width tell where to begin, faster than bisection."""
+    """Count the edges below each score; slots of equal width give the start, faster than bisection."""
     n_slots = _SLOTS_PER_EDGE * edges.size
     low, high = edges[0], edges[-1]
     scale = n_slots / (high - low) if high > low else 0.0
     first, below = np.empty(n_slots + 1, dtype=np.int32), 0
     for slot in range(n_slots + 1):
-        # A little to the left, so that rounding never begins too far right.
+        # Slightly to the left, so that rounding never gives a start too far right.
         while below < edges.size and (edges[below] - low) * scale < slot - 0.5:
             below += 1
         first[slot] = below
     out = np.empty(scores.size, dtype=np.int32)
     for i in range(scores.size):
-        score, n_below = scores[i], 0  # which is also where nan goes
+        score, n_below = scores[i], 0  # also for nan
         if score > high:
             n_below = edges.size
         elif score > low:
@@ -128,9 +128,10 @@ def sums_of_differences(
     """Return ``Σ_m weights[c, m] p_j(targets_i − sources_m)``: (J, C, n) for ascending targets and sources.
 
     The p_j are polynomials of x between edges, at most quadratic, with coefficients (degree + 1, B, J). As
-    long as no difference passes an edge, a sum is a polynomial of the target. A sweep of the targets has it
-    as value, slope and bend where it is, so that distant scores cost no digits. A difference that passes an
-    edge adds the jump from one piece to the next: O((n + n_sources) C) for each p_j and edge of it.
+    long as no difference passes an edge, a sum is a polynomial of the target. A sweep of the targets stores
+    its value, slope and bend at the current target, so that distant scores lose no precision. A difference
+    that passes an edge adds the jump from one piece to the next: O((n + n_sources) C) for each p_j and edge
+    of it.
     """
     degree, n_bins, n_functions = polynomials.shape
     n_columns = len(weights)
@@ -158,7 +159,7 @@ def _sweep(
     weights: Floats,
     out: Floats,
 ) -> None:
-    """Write one sum to ``out``; jumps are the polynomials that edges add, straight says what is outside."""
+    """Write one sum to ``out``; jumps are the polynomials that edges add, straight those outside."""
     passed = np.zeros(edges.size, dtype=np.int64)  # sources whose differences are beyond each edge
     value = slope = bend = 0.0
     here = targets[0] if targets.size else 0.0
@@ -177,5 +178,5 @@ def _sweep(
                 m += 1
             passed[b] = m
         if straight and passed[0] == passed[-1]:
-            bend = 0.0  # no score is left where pieces bend, and no rounding error either
+            bend = 0.0  # no score remains where pieces bend, and no rounding error either
         out[i] = value

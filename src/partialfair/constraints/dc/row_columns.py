@@ -1,11 +1,11 @@
-"""Columns over rows, written with few numbers, and what becomes of them under a model's Jacobian.
+"""Columns over rows, stored as few numbers, and their products with a model's Jacobian.
 
 Derivatives of all atoms in all scores are a matrix C with a row for each row of the data and a column for
-each atom. What solvers need is ``Jᵀ C``, where row i of J is the gradient of score i in the parameters. C has
-much structure: an atom is about one group, and between two edges of a surrogate its slope is ``a + b s``. So
-a row of the data has a *cell* (its group, and the edges between which its score lies) and a few *values*
-(ω, ωs), and a column is a short *table* of a and b by cell. A model adds up values times rows of J by cell,
-in one loop over the data whatever the number of columns; the table is applied to those sums.
+each atom. What solvers need is ``Jᵀ C``, where row i of J is the gradient of score i in the parameters. C is
+structured: an atom depends on one group, and between two edges of a surrogate its slope is ``a + b s``. So a
+row of the data has a *cell* (its group, and the edges between which its score lies) and a few *values* (ω,
+ωs), and a column is a short *table* of a and b by cell. A model sums values times rows of J by cell, in one
+loop over the data for any number of columns; the table is applied to those sums.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ class RowColumns:
     Attributes
     ----------
     values : (n, q)
-        Of n consecutive rows.
+        Values of n consecutive rows.
     cells : (n,) or None
         ``block · n_cells + cell`` of each row, −1 for rows of no block. None: all rows are in the only cell.
     table : (n_blocks, n_cells, q, n_columns) or None
-        None stands for one cell a block whose columns are the values themselves.
+        None means one cell per block, whose columns are the values themselves.
     n_blocks
         Number of blocks.
     outputs : (n_blocks, n_columns) or None
-        Which output each column is added to; None numbers the columns block by block.
+        Output to which each column is added; None numbers the columns block by block.
     thresholds : (n_blocks, n_columns) or None
         The free threshold θ_j by which the column's function is shifted (it depends on s − θ_j), −1 for none.
     first
@@ -51,7 +51,7 @@ class RowColumns:
 
     @property
     def rows(self) -> slice:
-        """Which rows these are."""
+        """The positions of these rows."""
         return slice(self.first, self.first + len(self.values))
 
     @cached_property

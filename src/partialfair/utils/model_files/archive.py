@@ -1,10 +1,10 @@
-"""Archives of unknown origin, written anew: what skops then opens is as large as it says, without tricks.
+"""Rewrites archives of unknown origin, so that skops opens one with valid sizes and no repeated members.
 
-A zip file may claim any size for its members, overlap them, or name one many times; skops believes it, keeps
+A zip file may claim any size for its members, overlap them, or name one many times; skops accepts that, keeps
 a copy for every mention, and follows references between the nodes of ``schema.json``, of which thirty can
-stand for a billion. Hence every member is unpacked against a limit, looked into, and written to a new archive
-that is not compressed, together with a schema in which every node is written out. Trees that compiled code
-would follow node by node are checked here, before it is given them.
+expand to a billion. Hence every member is unpacked up to a limit, checked, and written to a new uncompressed
+archive, with a schema without references. Trees that compiled code follows node by node are checked here
+first.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ SCHEMA = "schema.json"
 
 @dataclass(frozen=True)
 class ArchiveLimits:
-    """How large a model's archive may be.
+    """Limits on the size of a model's archive.
 
     Attributes
     ----------
     small, ratio
-        A model may unpack to so many bytes, or to so many times its file; loading makes three copies of that.
+        Limits of the unpacked size in bytes, and relative to the file; loading makes three copies.
     small_schema, schema_ratio
-        The same of the schema.
+        The same for the schema.
     few_nodes, bytes_per_node
         A node takes skops some 10 to 100 µs. Models have one for every attribute and every level of a column
         of text: thousands, or hundreds of thousands where tables are wide. Such files grow by 16 bytes for a
@@ -44,7 +44,7 @@ class ArchiveLimits:
     members
         Files in the archive.
     longest_side
-        Rows or columns of a sparse matrix, which is as small as its entries until somebody works with it.
+        Rows or columns of a sparse matrix, which needs little memory until it is used.
     streams
         Random numbers come from pools of four; the time to fill one grows with its square.
     piece
@@ -64,9 +64,9 @@ class ArchiveLimits:
 
 
 _LIMITS = ArchiveLimits()
-_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what save_model writes; others pack tighter
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what save_model writes; others compress more
 
-# How skops has to build what compiled code stands behind: by what is checked, and not by a constructor.
+# How skops must build objects of compiled code: by checked loaders, not by a constructor.
 _TREE, _BOOSTER = ("sklearn.tree._tree", "Tree"), ("lightgbm.basic", "Booster")
 _LOADERS = {_TREE: "TreeNode", _BOOSTER: "ObjectNode"}
 _LOSSES = ("_loss", "sklearn._loss", "sklearn.linear_model")
@@ -74,7 +74,7 @@ _SPARSE = {"csr", "csc", "coo", "bsr", "dia"}
 
 
 def rewrite_archive(content: bytes) -> bytes:
-    """Return an archive with the same model as another, once everything in it has been looked at.
+    """Check every part of an archive, and return a new one with the same model.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def rewrite_archive(content: bytes) -> bytes:
 
 @dataclass
 class _Budget:
-    """How many bytes may still be unpacked."""
+    """The remaining number of bytes to unpack."""
 
     left: int
 
@@ -134,10 +134,10 @@ class _Budget:
 
 
 def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """Return the members by name, refusing those that no model has."""
+    """Return the members by name; raise `InputError` for those that no model has."""
     infos = archive.infolist()
     members = {info.filename: info for info in infos}
-    # Of members with one name each reader may pick another.
+    # Readers may choose different members of the same name.
     if len(members) < len(infos) or len(infos) > _LIMITS.members:
         raise InputError("it has members of one name, or too many")
     for info in infos:
@@ -147,7 +147,7 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
 
 
 def _unpack(archive: zipfile.ZipFile, info: zipfile.ZipInfo, budget: _Budget) -> bytes:
-    """Unpack a member piece by piece: what it claims to hold is not believed."""
+    """Unpack a member piece by piece, without trusting its claimed size."""
     pieces = []
     with archive.open(info) as stream:
         while piece := stream.read(_LIMITS.piece):
@@ -170,7 +170,7 @@ def _read_schema(
 
 @dataclass
 class _Mentions:
-    """What the nodes of a schema mention: the files that they are read from, by whom and how often."""
+    """Files that the nodes of a schema refer to, with the nodes and counts."""
 
     most_nodes: int
     files: dict[str, tuple[set[str], int]] = field(default_factory=dict)
@@ -179,7 +179,7 @@ class _Mentions:
     boosters: list[dict[str, Any]] = field(default_factory=list)
 
     def look_at(self, schema: Any) -> None:
-        """Go through a schema, taking out marks by which nodes could be mentioned again, and old names."""
+        """Visit a schema, and remove ids for references to nodes, and old names."""
         waiting = [schema]  # not by recursion: schemas may be deep
         while waiting:
             part = waiting.pop()
@@ -206,7 +206,7 @@ class _Mentions:
             self.files[name] = ({*loaders, loader}, n_mentions + 1)
 
     def _check_loader(self, node: dict[str, Any], loader: str) -> None:
-        """Refuse ways around the checks of what compiled code builds, and note what they are for."""
+        """Raise `InputError` for loaders that avoid the checks of compiled code; record the others."""
         module, name = str(node.get("__module__")), str(node.get("__class__"))
         is_sparse = module.startswith("scipy.sparse.")
         if loader != _LOADERS.get((module, name), "SparseMatrixNode" if is_sparse else loader):
@@ -220,7 +220,7 @@ class _Mentions:
 
 
 def _check_pool(node: dict[str, Any]) -> None:
-    """Refuse random generators that would take hours to be set up."""
+    """Raise `InputError` for random generators whose setup would take hours."""
     try:
         size = json.loads(node["content"]["seed_seq"]["content"]["pool_size"]["content"])
     except (KeyError, TypeError, ValueError):
@@ -230,7 +230,7 @@ def _check_pool(node: dict[str, Any]) -> None:
 
 
 def _check_array(data: bytes) -> None:
-    """Refuse arrays that are not as large as they say, or that hold objects."""
+    """Raise `InputError` for arrays with wrong sizes, or of objects."""
     stream = io.BytesIO(data)
     version = np.lib.format.read_magic(stream)
     if version == (1, 0):
@@ -248,7 +248,7 @@ def _check_array(data: bytes) -> None:
 
 
 def _rewrite_sparse(data: bytes, budget: _Budget) -> bytes:
-    """Return the same sparse matrix, not compressed, once its indices are known to lead nowhere else."""
+    """Return the same sparse matrix, uncompressed, after a check of its indices."""
     new = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(data)) as archive, zipfile.ZipFile(new, "w", zipfile.ZIP_STORED) as copy:
         for name, info in _members(archive).items():
@@ -268,7 +268,7 @@ def _rewrite_sparse(data: bytes, budget: _Budget) -> bytes:
         raise InputError("a sparse matrix in it is not what it says")
     new.seek(0)
     matrix = sparse.load_npz(new)
-    # Compiled code follows indices without a look; the other layouts are checked as they are built.
+    # Compiled code does not check indices; other layouts are checked by their constructors.
     if layout in ("csr", "csc", "bsr"):
         matrix.check_format(full_check=True)
     return new.getvalue()

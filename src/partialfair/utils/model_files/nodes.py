@@ -1,9 +1,8 @@
 """Nodes of trees out of untrusted files, checked before compiled code follows them.
 
-Libraries walk from node to node without looking whether there is one: a child or a feature that does not
-exist reads foreign memory, and a child that is its own ancestor never ends. Every other node has at most one
-parent and the root has none, so a walk from the root cannot enter a cycle: on a cycle each node's only parent
-is on the cycle too.
+Libraries do not check nodes: a child or a feature that does not exist reads foreign memory, and a child that
+is its own ancestor gives an endless loop. Every other node has at most one parent and the root has none, so a
+walk from the root cannot enter a cycle: on a cycle each node's only parent is on the cycle too.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def is_count(value: Any, low: int, high: int) -> bool:
 
 
 def check_links(left: npt.NDArray[Any], right: npt.NDArray[Any], inner: npt.NDArray[np.bool_]) -> None:
-    """Refuse children that do not exist, are the root, or have several parents.
+    """Raise `InputError` for children that do not exist, are the root, or have several parents.
 
     Parameters
     ----------
@@ -46,7 +45,7 @@ def check_links(left: npt.NDArray[Any], right: npt.NDArray[Any], inner: npt.NDAr
 
 
 def check_splits(features: npt.NDArray[Any], thresholds: npt.NDArray[Any], n_features: int) -> None:
-    """Refuse splits at features that there are not, or at no number; infinity is one."""
+    """Raise `InputError` for splits at missing features, or at NaN; infinity is valid."""
     if features.size and not (features.min() >= 0 and features.max() < n_features):
         raise InputError(f"a tree in it splits at a feature beyond the {n_features} that there are")
     if np.isnan(thresholds).any():  # compared with it, every row goes right
@@ -61,9 +60,9 @@ def _check_tree(
     nodes: npt.NDArray[Any],
     values: npt.NDArray[Any],
 ) -> None:
-    """Refuse what scikit-learn's ``Tree`` is built from where it is not a tree.
+    """Raise `InputError` for arrays that are not a valid scikit-learn ``Tree``.
 
-    Its ``__setstate__`` checks types and shapes of the two arrays; it follows the nodes without a look.
+    Its ``__setstate__`` checks types and shapes of the two arrays; it does not check the nodes.
     """
     # The constructor allocates by these sizes, and predictions are copied out of values by them.
     sizes_fit = (
@@ -97,7 +96,7 @@ def _check_tree(
 
 
 def check_tree_node(node: dict[str, Any], read: Callable[[str], npt.NDArray[Any]]) -> None:
-    """Refuse a node of a schema that skops would make a ``Tree`` of, unless it is as skops writes it.
+    """Raise `InputError` for a schema node of a ``Tree`` unless it is as skops writes it.
 
     Parameters
     ----------
@@ -122,7 +121,7 @@ def check_tree_node(node: dict[str, Any], read: Callable[[str], npt.NDArray[Any]
 
 
 def plain_value(node: dict[str, Any]) -> Any:
-    """Return the number, text or truth value that a node of a schema stands for."""
+    """Return the number, text or Boolean of a schema node."""
     if node["__loader__"] != "JsonNode":
         raise InputError("a tree in it is not what it says")
     return json.loads(node["content"])

@@ -1,10 +1,10 @@
-"""Models out of untrusted files: whether their parts fit each other, before compiled code relies on it.
+"""Checks that the parts of models from untrusted files are consistent, before compiled code uses them.
 
-Nodes of scikit-learn's trees are checked in the archive, as compiled code builds them (`nodes.py`). Here
-everything that can be reached from a model is visited: trees stand in pipelines, searches and adjusters too.
-Ensembles hand rows to their trees without another check, so that a tree has to have been fitted to as many
-features as its ensemble, and give as many values as that adds up. Models whose other arrays compiled code
-reads in the same trust (neighbors, centers of clusters, support vectors, bagged models) are refused.
+Nodes of scikit-learn's trees are checked in the archive, as compiled code builds them (`nodes.py`). Here all
+objects that can be reached from a model are visited, because pipelines, searches and adjusters may contain
+trees. Ensembles pass rows to their trees unchecked, so a tree must have the ensemble's number of features and
+of values. Models with other arrays that compiled code reads unchecked (neighbors, centers of clusters,
+support vectors, bagged models) raise an error.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BITSET = 8  # numbers of 32 bits, for 256 categories
 
 
 def check_models(model: Any) -> None:
-    """Refuse a model where anything in it could lead compiled code astray.
+    """Raise `InputError` for a model with parts that compiled code could not use safely.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def check_models(model: Any) -> None:
 
 
 def _parts(model: Any) -> Iterator[Any]:
-    """Visit every object that a model is made of, once."""
+    """Visit every object in a model once."""
     waiting, seen = [model], {}
     while waiting:
         part = waiting.pop()

@@ -1,4 +1,4 @@
-"""XGBoost's JSON out of untrusted files: parsed, checked, and written anew before XGBoost reads it."""
+"""Parses, checks and rewrites XGBoost's JSON from untrusted files before XGBoost reads it."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def _check_categories(tree: Any, categorical: npt.NDArray[np.bool_]) -> int:
 
 
 def _check_names_of_categories(names: Any, n_features: int) -> None:
-    """Refuse what codes of categories stand for where that does not fit the features."""
+    """Raise `InputError` for names of categories that do not fit the features."""
     _check_keys(names, {"enc", "feature_segments", "sorted_idx"})
     columns, ends, order = names["enc"], _whole(names["feature_segments"]), _whole(names["sorted_idx"])
     counts = np.array([_n_categories(column) for column in columns], dtype=np.int64)
@@ -215,7 +215,7 @@ def _check_keys(held: Any, needed: set[str], also: Iterable[str] = ()) -> None:
 
 
 def _check_settings(settings: Any) -> None:
-    """Refuse settings that are not numbers, written as text."""
+    """Raise `InputError` for settings that are not numbers in text form."""
     if not all(isinstance(text, str) and _SETTING.fullmatch(text) for text in settings.values()):
         raise InputError("its model of XGBoost has text for a number")
 
