@@ -23,7 +23,7 @@ GREY = "#4D4D4D"
 
 
 def main(directory: Path) -> None:
-    """Draw all."""
+    """Draw all figures."""
     draw_before_and_after(directory / "before_and_after.png")
     draw_frontier(directory / "frontier.png")
     draw_score_space(directory / "score_space.png")
@@ -49,7 +49,7 @@ def draw_before_and_after(file: Path) -> None:
 
 
 def draw_frontier(file: Path) -> None:
-    """Trace the path of the page's example, with more gaps than it has."""
+    """Draw the path of the example in choosing.md, with more limits."""
     data, new = make_admissions(3000), make_admissions(6000, seed=1)
     columns = pd.get_dummies(data.X, dtype=float)
 
@@ -70,7 +70,7 @@ def draw_frontier(file: Path) -> None:
 
 
 def draw_score_space(file: Path) -> None:
-    """Draw how reductions reach all rows, and how their answers become one."""
+    """Draw how reductions are evaluated on all shards and combined."""
     figure, ax = plt.subplots(figsize=(10, 6.2), layout="constrained")
     ax.set(xlim=(0, 100), ylim=(0, 62))
     ax.axis("off")
@@ -81,7 +81,7 @@ def draw_score_space(file: Path) -> None:
     _note(ax, (29, 59.3), "values, gradients,\nHessians, kinks?")
     _arrow(ax, (36, 52.5), (22, 52.5))
     _note(ax, (29, 49.7), "answers: no array\nof n rows")
-    # The shards behind the first hold other rows, and the same is done in them.
+    # The shards behind the first have other rows and the same operations.
     for shift in (3.0, 1.5, 0.0):
         _box(ax, (2 + shift, 3 + shift, 92, 34), "", GREY, fill="white")
     _note(ax, (4, 34.2), "shard: some rows, in a thread or on a worker", "left", GREY)
