@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from partialfair.report import collect_changes
+from partialfair.report.page_data import collect_changes
 from tests.browser.conftest import violations
 from tests.browser.pages import (
     INTERVAL,
@@ -73,7 +73,7 @@ def test_it_follows_the_groups_that_are_picked(changes_of):
 def test_what_is_on_the_table_as_audited_is_on_the_live_one(changes_of):
     scores, groups = three_models(2, ties=True)
     page = changes_of(scores, groups)
-    audited = details(page, "Who enters and leaves: as audited")
+    audited = details(page, "Rows that enter and leave: as audited")
     lines = [row.locator("th, td").all_text_contents() for row in audited.locator("tbody tr").all()]
     live = [
         row.locator("th, td").all_text_contents() for row in page.locator("#changes tbody tr:visible").all()
@@ -89,8 +89,8 @@ def test_members_of_small_groups_are_not_told(changes_of):
     page = changes_of(scores, groups)
     assert list(shown_changes(page)) == [names[0], names[2]]
     text = page.locator("#changes-text").text_content()
-    assert "Left out: 1 of the groups, having at most 200 members" in text
-    assert names[1] in details(page, "Who enters and leaves: as audited").text_content()
+    assert "Left out: 1 of the groups, with at most 200 members" in text
+    assert names[1] in details(page, "Rows that enter and leave: as audited").text_content()
     few = np.isin(groups, names[1:2]) | (np.cumsum(np.isin(groups, names[::2])) <= 150)
     page = changes_of({name: one[few] for name, one in scores.items()}, groups[few])
     assert not page.locator("#changes").is_visible()

@@ -145,7 +145,7 @@ def test_where_lower_is_better_the_page_counts_from_the_lowest(page_of, ties):
         # The same people in the same order: the scores are those of the other tests, turned round.
         assert_numbers(page, expected(1 - y, -risks, groups, (begin / 100, end / 100), -4.0))
     sentence = wait_for_sentence(page, "Among ranks 40–73% from the best (lowest scores) of each group")
-    assert ": below one and the same score lie " in sentence
+    assert ": below the same score lie " in sentence
     assert "as audited: score below 4" in page.locator("#rate-text").text_content()
     assert "selected: score below 4" in page.locator("#metrics-text").text_content()
     audited = details(page, "As audited").text_content()

@@ -107,7 +107,7 @@ def test_where_the_worst_pair_differs_is_explained(run, scores):
     row = run(*arguments, "--json").json["metrics"]["statistical_parity"]
     (line,) = [line for line in lines if line.startswith("statistical parity (pSP)  ")]
     above = " / ".join(f"{100 * rank:.1f}%" for rank in row["ranks_from_top"])
-    assert line.rstrip().endswith(f"{row['score']:.4g}  {above}")
+    assert line.rstrip().endswith(f"{row['at_score']:.4g}  {above}")
     assert "“at score”: the score at which the worst pair differs most" in " ".join(" ".join(lines).split())
 
 
@@ -137,7 +137,7 @@ def test_on_the_absolute_scale_the_sentence_is_about_thresholds(run, scores):
 def test_equal_scores_are_told_without_made_up_thresholds(run, people, scores, gap_scale):
     people.assign(score=0.5).to_csv(scores, index=False)
     outcome = run("audit", scores, *COLUMNS, *BAND, "--gap-scale", gap_scale)
-    assert "no threshold tells the groups apart: a gap of 0.000" in " ".join(outcome.out.split())
+    assert "no threshold separates the groups: a gap of 0.000" in " ".join(outcome.out.split())
     assert "inf" not in outcome.out.replace("interval", "")
     assert "100.0%" in outcome.out  # tied
 
@@ -263,7 +263,7 @@ def test_a_threshold_outside_the_interval_is_pointed_out(run, scores, threshold,
 
 
 def test_the_audited_interval_wins_ties_for_the_widest(run, scores):
-    widest = run("audit", scores, *COLUMNS, "--json").json["widest_interval"]["interval"]
+    widest = run("audit", scores, *COLUMNS, "--json").json["largest_gap"]["interval"]
     words = " ".join(run("audit", scores, *COLUMNS, "--interval", *widest).out.split())
     assert "No other interval of 25% of the ranks has a larger gap" in words
     words = " ".join(run("audit", scores, *COLUMNS, *BAND).out.split())
@@ -317,7 +317,7 @@ class TestMemo:
 
     def test_a_chosen_interval_is_said_to_be(self, run, scores, tmp_path):
         run("audit", scores, *COLUMNS, "--label", "hired", "--interval", "auto", "--memo", "audit.md")
-        assert "do not allow for it" in (tmp_path / "audit.md").read_text(encoding="utf-8")
+        assert "are not corrected for this choice" in (tmp_path / "audit.md").read_text(encoding="utf-8")
 
     def test_it_is_written_with_all_the_rest(self, run, scores, tmp_path):
         assert run("audit", scores, *COLUMNS, *BAND, "--out", "out", "--memo", "out/audit.txt").code == 0

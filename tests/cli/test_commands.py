@@ -45,9 +45,25 @@ def test_version(run):
 def test_help_has_an_example(run, command):
     outcome = run(*command.split(), "--help")
     assert outcome.code == 0
-    shown = re.sub(r"\x1b\[[0-9;]*m|\s+", lambda found: "" if found[0][0] == "\x1b" else " ", outcome.out)
-    assert f"Example: partialfair {command}" in shown
+    assert re.search(rf"Example:\n  partialfair {command}\b", outcome.out)
     assert outcome.out == run(*command.split(), "-h").out
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("command", ["", "audit", "train", "path", "adjust", "data fetch"])
+def test_help_fits_the_terminal_without_broken_words(run, monkeypatch, command, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    shown = run(*command.split(), "--help").out
+    assert max(map(len, shown.splitlines())) <= width
+    words = {*shown.split()}
+    monkeypatch.setenv("COLUMNS", "400")
+    assert words == {*run(*command.split(), "--help").out.split()}
+
+
+def test_expert_options_come_last(run):
+    titles = re.findall(r"^(\S.*):$", run("train", "--help").out, re.MULTILINE)
+    expected = ["Example", "Arguments", "Columns", "Interval and limit", "Model", "Evaluation", "Output"]
+    assert titles == [*expected, "Expert options"]
 
 
 @pytest.mark.parametrize("arguments", [[], ["data"]])
@@ -68,11 +84,11 @@ class TestData:
     def test_list_says_what_is_there(self, run, cache):
         def states():
             lines = run("data", "list").out.splitlines()
-            named = [re.match(r"(\w+) +(ready|to be fetched) ", line) for line in lines]
+            named = [re.match(r"(\w+) +(ready|not fetched) ", line) for line in lines]
             return {found[1]: found[2] for found in named if found}
 
         assert states() == {
-            name: "to be fetched" if entry.files else "ready" for name, entry in REGISTRY.items()
+            name: "not fetched" if entry.files else "ready" for name, entry in REGISTRY.items()
         }
         assert states()["adult"] == "ready"
         for file in REGISTRY["law_school"].files:
@@ -105,7 +121,7 @@ class TestData:
     def test_data_of_the_package_need_no_files(self, run, command, name):
         outcome = run("data", command, name)
         assert (outcome.code, outcome.out) == (0, "")
-        assert "comes with the package" in outcome.err
+        assert "is part of the package" in outcome.err
 
     def test_the_sample_can_be_audited(self, run, tmp_path):
         outcome = run("data", "sample", "the sample.csv")

@@ -110,7 +110,7 @@ class TestIntervals:
         choice = choose_interval(people["score"], sensitive_features=people["sex"], threshold=0.5)
         told = found["interval_choice"]
         assert (told["gap"], told["ci_low"], told["ci_high"]) == (choice.gap, choice.ci_low, choice.ci_high)
-        assert told["positions"] == len(choice.candidates)
+        assert told["n_candidates"] == len(choice.candidates)
         unsure = run(*auto, "--confidence", 0.8, "--json").json["interval_choice"]
         assert unsure["confidence"] == 0.8
         assert told["ci_low"] < unsure["ci_low"]
@@ -131,10 +131,10 @@ class TestIntervals:
         model_table().to_csv(tmp_path / "table.csv", index=False)
         auto = run(*TRAIN, "--interval", "auto", "--json").json
         assert auto["interval"][1] - auto["interval"][0] == pytest.approx(0.25)
-        assert any("rows that were not trained on had no say" in note for note in auto["notes"])
+        assert any("held-out rows had no influence on the choice" in note for note in auto["notes"])
         by_group = ("--interval", "north=0.1", 0.4, "--interval", "south=0.2", 0.5)
         found = run(*TRAIN, *by_group, "--json").json
-        assert found["fit"]["exact_training_gap"] <= 0.3
+        assert found["fit"]["training_gap"] <= 0.3
         assert run(*TRAIN, "--interval", 0, 1, "--json").json["interval"] == [0.0, 1.0]
 
     def test_training_without_one_is_refused(self, run, no_fits):
@@ -212,9 +212,9 @@ class TestSmallGroups:
         table.to_csv(tmp_path / "table.csv", index=False)
         outcome = run(*TRAIN, *BAND, "--test-size", 0)
         assert outcome.code == 0, outcome.err
-        assert "outside the promise: few" in " ".join(outcome.out.split())
+        assert "excluded from the constraint: few" in " ".join(outcome.out.split())
         record = json.loads(Path("out/train.json").read_text())
-        assert record["outside_the_promise"] == ["few"]
+        assert record["excluded_groups"] == ["few"]
         assert record["rows"]["training"] == 600  # all of them are in the loss
         model = load_model("out/model.skops")
         assert model.classifier.result_.small_groups == ("few",)
@@ -222,12 +222,12 @@ class TestSmallGroups:
         large = table["region"] != "few"
         gap = gap_of(None, scores[large], sensitive_features=table["region"][large], interval=(0.1, 0.4))
         assert gap <= 0.3
-        assert record["fit"]["exact_training_gap"] == pytest.approx(gap)
+        assert record["fit"]["training_gap"] == pytest.approx(gap)
 
     def test_train_merges_them(self, run, tmp_path):
         model_table(few=25, fewer=25).to_csv(tmp_path / "table.csv", index=False)
         record = run(*TRAIN, *BAND, "--test-size", 0, "--small-groups", "merge", "--json").json
-        assert record["outside_the_promise"] == []
+        assert record["excluded_groups"] == []
         groups = record["models"]["with the constraint"]["training"]["groups"]
         assert {group["group"] for group in groups} == {"north", "south", "small groups"}
 
@@ -264,7 +264,7 @@ class TestSmallGroups:
         model_table(1000, few=18).to_csv(tmp_path / "table.csv", index=False)
         options = ("--target", "hired", "--group", "region", *BAND, "--max-gaps", "0.3", "--out", "out")
         record = run("path", "table.csv", *options, "--json").json
-        assert record["outside_the_promise"] == ["few"]
+        assert record["excluded_groups"] == ["few"]
         assert record["models"][1]["satisfied"] is True
 
 
@@ -303,7 +303,7 @@ class TestLowIsGood:
             mirrored = low["metrics"][name]
             assert mirrored["gap"] == pytest.approx(row["gap"])
             assert mirrored["ci_high"] == pytest.approx(row["ci_high"])
-        assert low["metrics"]["demographic_parity"]["score"] == -0.5
+        assert low["metrics"]["demographic_parity"]["at_score"] == -0.5
         shown = " ".join(run("audit", "low.csv", *options[:-1], "--lower-is-better").out.split())
         assert "from the best, the lowest scores (score percentiles 10–40)" in shown
         assert "score below" in shown
@@ -386,14 +386,14 @@ class TestPromises:
         renamed = Path("renamed.skops")
         renamed.write_bytes(Path("out/model.infeasible.skops").read_bytes())  # the file says it, not its name
         refused = run("predict", renamed, "table.csv", "--out", "s.csv")
-        refused.assert_refused_elsewhere("does not keep its promise", "0.01")
+        refused.assert_refused_elsewhere("is an infeasible model", "0.01")
         assert run("predict", "out", "table.csv", "--out", "s.csv", "--allow-infeasible").code == 0
         assert run("predict", "out/model.skops", "table.csv", "--out", "s.csv").code == 0
 
     def test_what_an_earlier_run_left_is_said(self, run, hopeless):
         run(*self.asked(1))
-        assert "of an earlier run, and left as it was: model.skops" in run(*self.asked(0.01)).out
-        assert "of an earlier run, and left as it was: model.infeasible.skops" in run(*self.asked(1)).out
+        assert "left unchanged from an earlier run: model.skops" in run(*self.asked(0.01)).out
+        assert "left unchanged from an earlier run: model.infeasible.skops" in run(*self.asked(1)).out
 
     def test_the_headline_is_about_the_gap_that_was_asked_for(self, run, tmp_path):
         model_table().to_csv(tmp_path / "table.csv", index=False)
@@ -428,7 +428,7 @@ class TestHeldOut:
         record = run(*TRAIN, *BAND, "--id", "person", "--seed", 5, "--json").json
         held_out = pd.read_csv("out/held_out.csv")
         assert record["split"] == {
-            "held_out_share": 0.2,
+            "test_size": 0.2,
             "within": "each group's positives and negatives",
             "seed": 5,
             "folds": None,

@@ -141,12 +141,12 @@ def of_unknown_compression():
         (
             "a.csv.bz2",
             bz2.compress(b"a,b\n"),
-            ["a.csv.bz2 is packed by bzip2; unpack it, or pack the table by"],
+            ["a.csv.bz2 is compressed by bzip2; unpack it, or use"],
         ),
-        ("a.csv.xz", lzma.compress(b"a,b\n"), ["a.csv.xz is packed by xz; unpack it"]),
-        ("a.csv.tar", tarred(), ["a.csv.tar is packed by tar; unpack it"]),
-        ("a.csv.tar.gz", gzip.compress(tarred(), mtime=0), ["a.csv.tar.gz is packed by tar"]),
-        ("a.csv", bz2.compress(b"a,b\n"), ["a.csv is packed by bzip2"]),
+        ("a.csv.xz", lzma.compress(b"a,b\n"), ["a.csv.xz is compressed by xz; unpack it"]),
+        ("a.csv.tar", tarred(), ["a.csv.tar is compressed by tar; unpack it"]),
+        ("a.csv.tar.gz", gzip.compress(tarred(), mtime=0), ["a.csv.tar.gz is compressed by tar"]),
+        ("a.csv", bz2.compress(b"a,b\n"), ["a.csv is compressed by bzip2"]),
         ("a.csv", tarred(), ["a.csv is not UTF-8 text"]),
         ("utf16.csv", "score,sex\n1,f\n2,m\n".encode("utf-16"), ["utf16.csv", "UTF-16"]),
         ("utf16le.csv", "score,sex\n1,f\n2,m\n".encode("utf-16-le"), ["utf16le.csv", "UTF-16"]),
@@ -318,7 +318,7 @@ class TestLargeWholeNumbers:
             kind, values = "csv", list(map(str, values))
         (tmp_path / f"a.{kind}").write_bytes(as_bytes(people.assign(score=values), kind))
         run("audit", f"a.{kind}", *COLUMNS, *OUT).assert_refused(
-            f"column 'score' of a.{kind}", str(base), "cannot be told apart as floats"
+            f"column 'score' of a.{kind}", str(base), "are equal as floats"
         )
 
     def test_others_are_ranked(self, run, people, tmp_path):

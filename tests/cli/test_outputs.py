@@ -191,7 +191,7 @@ class TestDirectoryOfAModel:
     def test_a_path_without_a_model(self, run, scores):
         assert run("path", scores, *PATH, "--out", "model").code == 0
         run("predict", "model", scores).assert_refused(
-            "model/path.json tells of no model", "again with a --best"
+            "model/path.json names no model", "again with a larger --best"
         )
 
     @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_compare(run, scores, people, tmp_path):
     assert [model["name"] for model in data["models"]] == [Path(scores).stem, "other"]
     assert data["settings"]["model"] == 1
     assert "Who enters and leaves the interval" in page
-    assert "Who enters and leaves: as audited" in page
+    assert "Rows that enter and leave: as audited" in page
 
 
 def test_train_and_path(run, people, tmp_path):
@@ -54,7 +54,7 @@ def test_train_and_path(run, people, tmp_path):
     assert run("train", *common, "--max-gap", 0.3, "--out", "m", "--report", "train.html").code == 0
     page, data = data_of("train.html")
     assert [model["name"] for model in data["models"]] == ["without the constraint", "with the constraint"]
-    for words in ("How good the models are", "Fits and KKT certificates", "stationarity", "max_gap"):
+    for words in ("Accuracy and AUC", "Fits and KKT certificates", "stationarity", "max_gap"):
         assert words in page
     assert run("path", *common, "--max-gaps", "0.3,1", "--out", "p", "--report", "path.html").code == 0
     page, data = data_of("path.html")

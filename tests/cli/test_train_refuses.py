@@ -44,7 +44,7 @@ class TestTrainRefuses:
             (["--pos-label", "maybe"], ["--pos-label maybe", "no, yes"]),
             (["--weight", "school"], ["'school'", "where a finite number is needed"]),
             (["--interval", "auto"], ["--interval auto chooses"]),
-            (["--interval", "f=0.1", 0.3], ["both for everybody and for group 'f'"]),
+            (["--interval", "f=0.1", 0.3], ["both for all groups and for group 'f'"]),
             (["--interval", 0.7], ["--interval must be two numbers LOW HIGH", "'0.7'"]),
             (["--interval", 0.7, "x"], ["--interval must be two numbers LOW HIGH", "'0.7 x'"]),
             (["--interval", 0.6, 0.7, "--report", "r.html"], ["--report shows one interval"]),
@@ -69,7 +69,7 @@ class TestTrainRefuses:
                 ["--interval", "x=0.1", 0.2, "--interval", "f=0.1", 0.2],
                 ["group 'x'", "not in the data", "'f', 'm'"],
             ),
-            (["--interval", "f=0.1", 0.2], ["no interval for group 'm'"]),
+            (["--interval", "f=0.1", 0.2], ["missing for group 'm'"]),
             (
                 ["--interval", "f=0.1", 0.2, "--interval", "m=0.1", 0.2, "--gap-scale", "absolute"],
                 ["absolute"],

@@ -11,12 +11,8 @@ from rich.console import Console
 
 from partialfair.cli.output import PlainTable
 from partialfair.cli.verdict import Side, difference_sentence
-from partialfair.metrics import (
-    GapDifference,
-    compare_gaps,
-    fairness_report,
-    partial_statistical_parity_difference,
-)
+from partialfair.metrics import compare_gaps, fairness_report, partial_statistical_parity_difference
+from partialfair.metrics.paired import GapDifference
 from tests.cli.conftest import BAND, TRAIN
 
 ASKED = (*TRAIN[:-1], 0.1, "--out", "out")
@@ -51,7 +47,7 @@ def test_what_an_interval_says_of_the_limit(limit):
         (difference(0.1, -0.2, 0.3), "these rows do not show that the gap became smaller"),
         (difference(0.2, 0.1, 0.3), "it is larger than without the constraint"),
         (difference(0.0, 0.0, 0.0), "the constraint changed nothing"),
-        (difference(*[np.nan] * 3), "cannot be measured"),
+        (difference(*[np.nan] * 3), "is undefined"),
     ],
 )
 def test_what_a_difference_shows(row, words):
@@ -64,7 +60,7 @@ def test_the_difference_is_that_of_the_held_out_rows(run, tmp_path, file):
     scored = pd.read_csv(tmp_path / "out" / "held_out.csv")
     expected = compare_gaps(
         scored["hired"] == "yes",
-        scored["score without the constraint"],
+        scored["score_unconstrained"],
         scored["score"],
         sensitive_features=scored["sex"],
         interval=BAND[1:],
@@ -73,7 +69,7 @@ def test_the_difference_is_that_of_the_held_out_rows(run, tmp_path, file):
         n_resamples=100,
         metrics=["statistical_parity"],
     )["statistical_parity"]
-    assert [told[name] for name in ("difference", "low", "high")] == pytest.approx(
+    assert [told[name] for name in ("difference", "ci_low", "ci_high")] == pytest.approx(
         [expected.difference, expected.ci_low, expected.ci_high]
     )
     said = " ".join(run(*ASKED).out.split())
@@ -83,7 +79,7 @@ def test_the_difference_is_that_of_the_held_out_rows(run, tmp_path, file):
 def test_the_gap_outside_the_interval_is_that_of_the_two_models(run, tmp_path, file):
     record = run(*ASKED, "--json").json
     scored = pd.read_csv(tmp_path / "out" / "held_out.csv")
-    for when, column in (("before", "score without the constraint"), ("after", "score")):
+    for when, column in (("before", "score_unconstrained"), ("after", "score")):
         told = record["outside_the_interval"][when]
         low, high = told["interval"]
         assert high <= BAND[1] + 1e-12 or low >= BAND[2] - 1e-12
@@ -131,11 +127,11 @@ def test_path_compares_the_strictest_with_the_first(run, file):
     columns = ("--target", "hired", "--group", "sex", "--drop", "person")
     options = (*columns, *BAND, "--max-gaps", "0.1,0.3", "--out", "out")
     record = run("path", file, *options, "--json").json
-    assert record["models"][record["compared_with_the_first"]]["max_gap"] == 0.1
+    assert record["models"][record["compared_model"]]["max_gap"] == 0.1
     said = run("path", file, *options).out
     assert said.index("Before, no constraint") < said.index("After, max gap 0.1")
     change = record["difference_from_unconstrained"]["difference"]
-    gaps = [record["models"][place]["gap"] for place in (record["compared_with_the_first"], 0)]
+    gaps = [record["models"][place]["gap"] for place in (record["compared_model"], 0)]
     assert change == pytest.approx(gaps[0] - gaps[1])
     assert {*record["outside_the_interval"]} == {"before", "after"}
     assert "Outside the interval the largest gap" in said

@@ -15,7 +15,7 @@ from itertools import product
 from typing import Any, ClassVar
 
 from partialfair import FitOptions, PartialFairClassifier
-from partialfair.constraints import Constraint
+from partialfair.extension import Constraint
 from partialfair.optimization.solvers import IDCA, DirectSwitching, Switching
 from partialfair_paper.engine import full_parity, pairwise_grid, price_grid, read_penalty, state_constraint
 from partialfair_paper.method import Fitted, Method, describe_fit

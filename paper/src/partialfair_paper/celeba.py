@@ -6,8 +6,7 @@ import io
 
 import numpy as np
 
-from partialfair.datasets import Dataset, Entry
-from partialfair.extension import PathLike, RemoteFile, group_series, read_all
+from partialfair.extension import Dataset, Entry, PathLike, RemoteFile, group_series, read_all
 
 _FILES = (
     RemoteFile(

@@ -15,6 +15,7 @@ from partialfair.exceptions import InputError
 from partialfair.extension import (
     OUTPUT,
     AsJson,
+    HelpfulCommand,
     PlainTable,
     check_directory,
     check_file,
@@ -55,7 +56,9 @@ class Protocol(StrEnum):
     PAPER = "paper"
 
 
-@app.command(epilog="Example: partialfair reproduce fig1 --dataset law_school --jobs 2 --out results")
+@app.command(
+    cls=HelpfulCommand, epilog="partialfair reproduce fig1 --dataset law_school --jobs 2 --out results"
+)
 def reproduce(
     targets: Annotated[
         list[str],

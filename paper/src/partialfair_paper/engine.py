@@ -11,12 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from partialfair import FitOptions, PartialFairClassifier
-from partialfair.constraints import (
-    Constraint,
-    DemographicParity,
-    StatisticalParity,
-)
-from partialfair.extension import Floats, GapScale, Groups
+from partialfair.constraints import DemographicParity, StatisticalParity
+from partialfair.extension import Constraint, Floats, GapScale, Groups
 from partialfair_paper.method import Fitted, Method, classifier, describe_fit
 from partialfair_paper.parts import Parts
 from partialfair_paper.published import BASELINE_MAX_GAPS, MAX_GAPS, PRICES

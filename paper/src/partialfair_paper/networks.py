@@ -18,9 +18,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from partialfair.constraints import Constraint, StatisticalParity
+from partialfair.constraints import StatisticalParity
 from partialfair.exceptions import DataFetchError, InputError, MissingExtraError
-from partialfair.extension import DATA_VARIABLE, Floats, PathLike, describe_search, find_named, require
+from partialfair.extension import (
+    DATA_VARIABLE,
+    Constraint,
+    Floats,
+    PathLike,
+    describe_search,
+    find_named,
+    require,
+)
 from partialfair_paper.engine import state_constraint
 from partialfair_paper.method import Fitted, Method, Question
 from partialfair_paper.parts import Part, Parts
@@ -67,7 +75,7 @@ class NetworkSettings:
         Settings of AdamW; the rate is the largest of the schedule.
     free_epochs
         Warm-up epochs without constraints.
-    method, dual_lr, penalty, memory, surrogate_width
+    method, dual_lr, penalty, ema_decay, surrogate_width
         Parameters of `partialfair.torch.PartialFairness`.
     group_batches
         Whether every batch has a fixed number of members of each group
@@ -82,7 +90,7 @@ class NetworkSettings:
     method: Literal["primal_dual", "augmented_lagrangian"] = "augmented_lagrangian"
     dual_lr: float = 0.02
     penalty: float = 0.5
-    memory: float = 0.9
+    ema_decay: float = 0.9
     surrogate_width: float = 2.0
     group_batches: bool = True
 
@@ -225,7 +233,7 @@ def _train(
         method=settings.method,
         dual_lr=settings.dual_lr,
         penalty=settings.penalty,
-        memory=settings.memory,
+        ema_decay=settings.ema_decay,
         surrogate_width=settings.surrogate_width,
         warmup_epochs=free_epochs,
         batch_shares=None if batches is None else batches.shares,

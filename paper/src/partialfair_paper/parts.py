@@ -13,15 +13,9 @@ import numpy.typing as npt
 from scipy import sparse
 from sklearn.metrics import roc_auc_score
 
-from partialfair.datasets import (
-    Dataset,
-    fetch_a9a,
-    fetch_acs_income,
-    fetch_bank,
-    fetch_law_school,
-)
+from partialfair.datasets import fetch_a9a, fetch_acs_income, fetch_bank, fetch_law_school
 from partialfair.exceptions import InputError
-from partialfair.extension import CategoricalCodes, Floats, Ints
+from partialfair.extension import CategoricalCodes, Dataset, Floats, Ints
 from partialfair.metrics import (
     partial_demographic_parity_difference,
     partial_statistical_parity_difference,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from partialfair.extension import GROUP_COLOURS, require
+from partialfair.extension import GROUP_COLOURS, plot_rank_curve, require
 from partialfair.metrics import rank_curve
-from partialfair.plotting import plot_rank_curve, plot_score_densities
+from partialfair.plotting import plot_score_densities
 from partialfair_paper.figures import (
     Convergence,
     Densities,

@@ -16,11 +16,11 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from partialfair.constraints import Constraint
 from partialfair.exceptions import InputError
 from partialfair.extension import (
     DC,
     LEAST_GAP,
+    Constraint,
     ConstraintBlock,
     DCSystem,
     Floats,

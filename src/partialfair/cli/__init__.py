@@ -1,7 +1,7 @@
 """The ``partialfair`` command: parse, call the library, choose the exit code.
 
-Exit codes: 0 fine, 1 a gate failed (``audit --fail-above``) or a promise was not kept, 2 bad input, 130
-interrupted. Never a traceback, unless ``PARTIALFAIR_DEBUG`` is set.
+Exit codes: 0 success, 1 a gate failed (``audit --fail-above``) or a constraint is violated, 2 bad input, 130
+interrupted. There is never a traceback, unless ``PARTIALFAIR_DEBUG`` is set.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ _INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the command line as the last thing that a process does: signals end it, and afterwards nothing."""
-    # First of all: a file opened later would get the descriptor of a closed stream.
+    """Run the command line as the last action of a process, which signals end."""
+    # This comes first: a file opened later would get the descriptor of a closed stream.
     open_closed()
     with ends_on_signals(), absolute_user_directories():
         try:
             command()
         finally:
-            gc.freeze()  # the end need not look for garbage in all that was imported
+            gc.freeze()  # skips the garbage collection of imported modules at exit
 
 
 def command() -> NoReturn:
     """Run the command line, and raise SystemExit."""
-    os.environ["MPLBACKEND"] = "Agg"  # pictures go to files; a backend for windows or notebooks may not load
+    os.environ["MPLBACKEND"] = "Agg"  # figures go to files; interactive backends may fail to load
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # the terminal's encoding may lack a letter
+        sys.stdout.reconfigure(errors="backslashreplace")  # the terminal's encoding may lack some letters
     try:
         require("typer", extra="cli", purpose="the command line")
         require("rich", extra="cli", purpose="the command line")
@@ -46,15 +46,15 @@ def command() -> NoReturn:
 
         code = run()
         sys.stdout.flush()
-    except MissingExtraError as error:  # perhaps of the parser itself
+    except MissingExtraError as error:  # the parser itself may be missing
         _stop(str(error))
     except InputError as error:
         from partialfair.cli.output import as_options
 
         _stop(as_options(str(error)))
-    except KeyboardInterrupt:  # before the parser, which makes an exit code of it, was there
+    except KeyboardInterrupt:  # raised before the parser, which converts it to an exit code
         code = _INTERRUPTED
-    except BrokenPipeError:  # the reader has seen enough, of a help text say
+    except BrokenPipeError:  # the reader closed the pipe, for example of a help text
         discard(sys.stdout)
         code = 0
     except OSError as error:
@@ -66,7 +66,7 @@ def command() -> NoReturn:
             f"unexpected {type(error).__name__}: {error}; this is a bug in partialfair, please report it "
             "(PARTIALFAIR_DEBUG=1 shows the traceback)"
         )
-    if code == _INTERRUPTED:  # where no thread hears of signals, or a fit was stopped
+    if code == _INTERRUPTED:  # without the signal thread, or when a fit was stopped
         _say(goodbye("interrupted", written=False).decode())
     release()
     sys.exit(code)

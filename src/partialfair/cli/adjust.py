@@ -1,4 +1,4 @@
-"""``partialfair adjust``: scores moved by the least so that groups are alike, or by maps made before."""
+"""``partialfair adjust``: post-processing of scores, by new maps or by the maps of an earlier run."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ from partialfair.cli.verdict import Change
 from partialfair.data.groups import Groups, group_name
 from partialfair.data.intervals import as_interval_set
 from partialfair.exceptions import InputError
-from partialfair.metrics import FairnessReport, fairness_report
-from partialfair.plotting import plot_score_maps
-from partialfair.postprocessing import Adjustment, PartialParityAdjuster
+from partialfair.metrics import fairness_report
+from partialfair.metrics.report import FairnessReport
+from partialfair.plotting.scores import plot_score_maps
+from partialfair.postprocessing import PartialParityAdjuster
+from partialfair.postprocessing.fitting import Adjustment
 from partialfair.postprocessing.maps import ScoreMap, maps_frame, maps_record
 from partialfair.utils.checks import shown
 from partialfair.utils.typing import Floats, GapScale, IntervalLike
@@ -32,19 +34,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FILES = ("adjusted.csv", "map.csv", "map.json", "score_maps.png", "adjust.json")
-"""What ``--out`` writes, the record last; where a map is applied, the first and the last."""
+"""The files of ``--out``, the record last; with ``--apply`` only the first and the last."""
 
 ADDED = "adjusted_score"
 
 
 @dataclass(frozen=True)
 class Purpose:
-    """What maps were made for; ``map.json`` says it, so that it is known where they are applied.
+    """The settings that maps were made for, which ``map.json`` contains for later use.
 
     Attributes
     ----------
     interval, threshold, gap_scale, higher_is_better
-        As they were requested; intervals by group have names of groups.
+        The settings of the command; intervals by group are keyed by names of groups.
     """
 
     interval: IntervalLike
@@ -63,7 +65,7 @@ class Purpose:
 
     @classmethod
     def of(cls, settings: AdjustSettings) -> Purpose:
-        """Return what is requested, or what the map that is applied was made for."""
+        """Return the requested settings, or those of the map that is applied."""
         if settings.apply_map is not None:
             return cls.read(settings.apply_map)
         assert settings.interval != AUTO
@@ -71,9 +73,9 @@ class Purpose:
 
     @classmethod
     def read(cls, path: Path) -> Purpose:
-        """Read what the maps of a file were made for; whole groups where it does not say so."""
+        """Read the settings of the maps of a file; the whole range if the file has none."""
         record = json.loads(path.read_bytes()).get("made_for")
-        if record is None:  # a file of the library
+        if record is None:  # a file that the library wrote
             return cls(WHOLE_GROUPS, None, "interval", True)
         try:
             made_for = cls(**{**record, "interval": _read_interval(record["interval"])})
@@ -81,11 +83,11 @@ class Purpose:
             if not known or not (made_for.threshold is None or np.isfinite(float(made_for.threshold))):
                 raise ValueError
         except (InputError, TypeError, ValueError, KeyError, RecursionError):
-            raise InputError(f"{path} is damaged: it does not say what its maps were made for") from None
+            raise InputError(f"{path} is damaged: it has no settings that its maps were made for") from None
         return made_for
 
     def measure(self, table: ScoreTable, scores: Floats, settings: AdjustSettings) -> FairnessReport:
-        """Return the gap of some scores of a table."""
+        """Return the report of scores of a table."""
         groups, interval = table.encoded, self.interval
         if isinstance(interval, dict):
             interval = {name: interval[name] for name in groups.names if name in interval}
@@ -106,36 +108,36 @@ class Purpose:
 
 
 def _read_interval(value: Any) -> Any:
-    """Return an interval as JSON has it: two numbers, a list of such, or those by name of the group."""
+    """Return an interval from JSON: two numbers, a list of pairs, or either by name of the group."""
     if isinstance(value, dict):
         return {name: _read_interval(parts) for name, parts in value.items()}
     interval = [tuple(part) for part in value] if isinstance(value[0], list) else tuple(value)
-    as_interval_set(interval)  # which refuses what is no interval
+    as_interval_set(interval)  # raises an error for an invalid interval
     return interval
 
 
 @dataclass(frozen=True, eq=False)
 class AdjustedTable:
-    """Scores, old and new, with the maps that moved them.
+    """Scores before and after the adjustment, with the maps.
 
     Attributes
     ----------
     path, settings
-        What was read, and what was asked for.
+        The file, and the settings of the command.
     table
-        Ids, groups, labels, old scores and new ones.
+        Ids, groups, labels, original and adjusted scores.
     maps
-        Of all groups.
+        The maps of all groups.
     result
-        What was achieved; None where a map was applied.
+        The result of the adjustment; None if a map was applied.
     purpose
-        What the maps were made for, on which the gap is measured.
+        The settings that the maps were made for, under which gaps are evaluated.
     gaps
-        The gap of the old scores and of the new ones, where a map was applied and they could be measured.
+        The reports of the original and the adjusted scores; None unless a map was applied.
     change
-        The gap outside the interval, before and after.
+        The largest gap outside the interval, before and after.
     notes
-        What may surprise.
+        Warnings and remarks.
     """
 
     path: Path
@@ -150,9 +152,9 @@ class AdjustedTable:
 
     @property
     def sentences(self) -> list[str]:
-        """Return what to say, the answer first."""
+        """The lines of text to print, the answer first."""
         if self.result is None:
-            moved = f"{len(self.table):,} scores of {self.path} moved by {self.settings.apply_map}"
+            moved = f"{len(self.table):,} scores of {self.path} adjusted by {self.settings.apply_map}"
             measured = [
                 f"{when}: {gap_sentence(report, self.purpose.metric, unseen=True)}"
                 for when, report in zip(("before", "after"), self.gaps or (), strict=False)
@@ -167,7 +169,7 @@ class AdjustedTable:
         return [] if sentence is None else [sentence]
 
     def record(self) -> dict[str, Any]:
-        """Return plain data for JSON; the schema's number changes when a reader would have to."""
+        """Return plain data for JSON; an incompatible change increases the number of the schema."""
         record: dict[str, Any] = {
             "schema": "partialfair.adjust/1",
             "file": str(self.path),
@@ -205,7 +207,7 @@ class AdjustedTable:
         }
 
     def files(self) -> dict[str, Content]:
-        """Return what ``--out`` writes with the record."""
+        """Return the files of ``--out`` besides the record."""
         scores = csv_text(self.table)
         if self.result is None:
             return {"adjusted.csv": scores}
@@ -217,11 +219,11 @@ class AdjustedTable:
         }
 
     def page(self) -> str:
-        """Return nothing: ``adjust`` has no page."""
+        """Return an empty text: ``adjust`` has no HTML report."""
         return ""
 
     def print(self, out: Console) -> None:
-        """Print what was achieved."""
+        """Print the result."""
         for sentence in self.sentences:
             echo(sentence)
 
@@ -246,7 +248,7 @@ def _calibration_record(result: Adjustment) -> list[dict[str, Any]] | None:
 
 
 def adjust(settings: AdjustSettings) -> AdjustedTable:
-    """Find maps for a table of scores, or move its scores by maps that are there."""
+    """Compute maps for a table of scores, or apply existing maps to it."""
     names = (settings.score, tuple(settings.group), settings.label, settings.weight, settings.id_column)
     with step(f"reading {settings.file}"):
         table = read_scores(
@@ -269,8 +271,8 @@ def adjust(settings: AdjustSettings) -> AdjustedTable:
             change = Change.between(before, after, None)
             if result is None and purpose.metric not in {**before.omitted, **after.omitted}:
                 gaps = (before, after)
-        except InputError as error:  # rows of one group, say: scores are moved all the same
-            notes = (*notes, f"gaps are not measured: {as_options(str(error))}")
+        except InputError as error:  # for example rows of one group, whose scores are adjusted nevertheless
+            notes = (*notes, f"gaps are not evaluated: {as_options(str(error))}")
     columns = _columns(table, settings.score, scores)
     return AdjustedTable(table.path, settings, columns, adjuster.maps_, result, purpose, gaps, change, notes)
 
@@ -278,7 +280,7 @@ def adjust(settings: AdjustSettings) -> AdjustedTable:
 def _move_scores(table: ScoreTable, settings: AdjustSettings) -> tuple[PartialParityAdjuster, Floats]:
     groups = table.encoded
     if settings.apply_map is not None:
-        # A map of an earlier run, checked as any file from elsewhere.
+        # The map is checked as any untrusted file.
         adjuster = PartialParityAdjuster.from_json(settings.apply_map)
         adjuster.set_params(missing_groups=settings.missing_groups)
         return adjuster, adjuster.transform(
@@ -310,8 +312,8 @@ def _move_scores(table: ScoreTable, settings: AdjustSettings) -> tuple[PartialPa
 def _match_groups(
     groups: Groups, maps: tuple[ScoreMap, ...], table: ScoreTable, settings: AdjustSettings
 ) -> Groups:
-    """Return the groups of a file as those of a map, which are known by their names."""
-    # A map was written by names, and labels of this file may be of other types.
+    """Return the groups of a file as the groups of a map with the same names."""
+    # A map identifies groups by name, and labels of this file may have other types.
     position = {group_name(one.group): k for k, one in enumerate(maps)}
     for name in groups.names:
         if name not in position:
@@ -323,8 +325,8 @@ def _match_groups(
 
 
 def _columns(table: ScoreTable, score: str, scores: Floats) -> pd.DataFrame:
-    """Return what is written of each row; a column that is there already is refused."""
-    # In the order of a file that `audit` reads: ids, groups, label, scores.
+    """Return the columns to write; raise an error if the table has a column of that name already."""
+    # The same order as in a file that `audit` reads: ids, groups, label, scores.
     columns: dict[str, Any] = {} if table.ids is None else {str(table.ids.name): table.ids}
     columns |= {str(name): table.groups[name] for name in table.groups.columns}
     if table.labels is not None:

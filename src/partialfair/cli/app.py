@@ -1,7 +1,7 @@
-"""The program: its commands, from settings to an exit code, and those of other distributions.
+"""The program: its commands, and the commands of other distributions.
 
-Each command checks its settings, runs, and presents what came out. Commands import what they need when they
-run: neither ``--help`` nor another command waits for it.
+Each command checks its settings, runs, presents its result and sets the exit code. Commands import what they
+need when they run, so that neither ``--help`` nor another command waits for it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 
 import partialfair
+from partialfair.cli.help import HelpfulCommand, HelpfulGroup
 from partialfair.cli.intervals import IntervalCommand, check_page
 from partialfair.cli.options import build_command
 from partialfair.cli.output import (
@@ -51,36 +51,36 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _UsageError: Any = typer.BadParameter.__base__
-"""What the parser raises: a class of click, or of the copy of it that later versions of typer bring along."""
+"""The parser's exception: a class of click, or of the copy of click in later versions of typer."""
 
 _LONGEST_MESSAGE = 500
-"""Characters of the parser's complaint, which repeats what was typed, however long; a hint follows it."""
+"""Longest message of the parser, in characters: it repeats what was typed, however long."""
 
 
-class _Commands(TyperGroup):
-    """The commands of this package, and those of other distributions, which are imported when called."""
+class _Commands(HelpfulGroup):
+    """The commands of this package and of other distributions, which are imported when they are called."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands."""
         return [*dict.fromkeys([*super().list_commands(ctx), *command_plugins()])]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command; one of another distribution as it is listed, by the distribution's summary."""
+        """Return a command; for another distribution, its name and the distribution's summary."""
         found = super().get_command(ctx, cmd_name)
-        # Own commands come first: no other distribution takes their names.
+        # Other distributions cannot replace the commands of this package.
         plugin = None if found is not None else command_plugins().get(cmd_name)
         if plugin is None:
             return found
-        return TyperCommand(cmd_name, help=f"{plugin.dist.metadata['Summary']}." if plugin.dist else None)
+        return HelpfulCommand(cmd_name, help=f"{plugin.dist.metadata['Summary']}." if plugin.dist else None)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that is called, and its arguments."""
+        """Return the called command and its arguments."""
         name = args[0]
         if name in self.commands:
             return super().resolve_command(ctx, args)
         plugin = command_plugins().get(name)
         if plugin is not None:
-            # Only now is the other distribution imported.
+            # The other distribution is imported here and not before.
             return name, typer.main.get_command(plugin.load()), args[1:]
         if name in PAPER_COMMANDS:
             raise missing_paper(f"partialfair {name}")
@@ -90,19 +90,20 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     name="partialfair",
     cls=_Commands,
-    help="Audit and train scoring models so that groups get equal scores on a chosen interval of ranks.",
-    epilog="Exit codes: 0 fine, 1 a gate failed or a promise was not kept, 2 bad input, 130 interrupted. "
-    "What messages mean and what to do: docs/in_the_way.md.",
+    help="Audit scoring models, and train models whose groups have similar scores on a chosen interval of "
+    "ranks.\n\n"
+    "Start with: partialfair data sample adult.csv",
+    epilog="Exit codes: 0 success, 1 a gate failed or a constraint is violated, 2 bad input, "
+    "130 interrupted. docs/troubleshooting.md explains the messages.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 102},
 )
 
 
 class _Result(Protocol):
-    """What a command found: shown on the terminal, as JSON, as files, and as a page."""
+    """The result of a command: text on the terminal, JSON, files and an HTML report."""
 
     def print(self, out: Console) -> None: ...
     def record(self) -> dict[str, Any]: ...
@@ -118,8 +119,8 @@ def _present(
     memo: Callable[[], str] | None = None,
     then: Callable[[], None] | None = None,
 ) -> None:
-    """Write the files of a result, all or none, and print it, or its JSON."""
-    # The pairs of a record take a while where groups are many.
+    """Write all files of a result or none, and print the result or its JSON."""
+    # With many groups the pairs of a record are slow.
     record: Mapping[str, Any] = result.record() if as_json or outputs.directory is not None else {}
     record = outputs.write(result.files, record, result.page, memo)
     with printing():
@@ -133,9 +134,9 @@ def _present(
 
 
 def audit(settings: AuditSettings) -> None:
-    """Find where on the percentile axis a model's scores differ between groups, by how much, how surely.
+    """Measure the gap between groups of a model's scores, with confidence intervals.
 
-    Exits with 1 if --fail-above is exceeded.
+    Exits with 1 if the gap exceeds --fail-above.
     """
     from partialfair.cli.audit import FILES, measure, read
 
@@ -150,7 +151,10 @@ def audit(settings: AuditSettings) -> None:
 
 
 def compare(settings: CompareSettings) -> None:
-    """Compare models on the same people: their gaps side by side, and who enters and leaves the interval."""
+    """Compare the gaps of several models on the same rows.
+
+    Also lists the rows that enter and leave the interval.
+    """
     from partialfair.cli.compare import FILES
     from partialfair.cli.compare import compare as compare_models
 
@@ -162,9 +166,9 @@ def compare(settings: CompareSettings) -> None:
 
 
 def train(settings: TrainSettings) -> None:
-    """Train a classifier with a bounded gap, and judge it on rows that were held out.
+    """Train a classifier with a limit on the gap, and evaluate it on held-out rows.
 
-    Exits with 1 if none was found that keeps --max-gap. What each gap costs is shown by path.
+    Exits with 1 if no feasible model was found. Use path to see what several limits cost in accuracy.
     """
     from partialfair.cli.train import train as train_models
     from partialfair.cli.train_report import MODEL, file_names
@@ -190,9 +194,9 @@ def train(settings: TrainSettings) -> None:
 
 
 def frontier(settings: PathSettings) -> None:
-    """Train a model for every gap allowed, show what each costs, and choose by rows held out.
+    """Train models for several limits, and compare accuracy and gap on held-out rows.
 
-    The first is the model without a constraint.
+    The first model has no constraint.
     """
     from partialfair.cli.path import FILES, trace
     from partialfair.cli.train_report import MODEL
@@ -215,17 +219,18 @@ def frontier(settings: PathSettings) -> None:
 
 
 def _say_how_to_score(path: Path, *, satisfied: bool) -> None:
-    """Say how to use the model that was saved."""
+    """Print the command that uses the saved model."""
     infeasible = "" if satisfied else " --allow-infeasible"
     predict = f"{command_name()} predict {shlex.quote(str(path))}"
     echo(f"score new rows: {predict} NEW.csv --out scores.csv{infeasible}")
 
 
 def adjust(settings: AdjustSettings) -> None:
-    """Move a model's scores by the least, so that groups are alike on an interval; for models that stay.
+    """Change the scores of an existing model as little as possible, up to a limit on the gap.
 
-    Order within groups is kept, without new ties. The new scores depend on the group: scoring needs it,
-    which may be unlawful where you are. Without --out the adjusted scores are printed as CSV.
+    The order within groups is kept, without new ties. The new scores depend on the group, so scoring new data
+    requires the group, which may be unlawful in your jurisdiction. Without --out the command prints the
+    adjusted scores as CSV.
     """
     from partialfair.cli.adjust import FILES
     from partialfair.cli.adjust import adjust as adjust_scores
@@ -246,9 +251,9 @@ def adjust(settings: AdjustSettings) -> None:
 
 
 def predict(settings: PredictSettings) -> None:
-    """Score the rows of a table with a saved model; what comes out can go to audit.
+    """Score the rows of a table with a saved model.
 
-    Written are score (above 0 the decision is positive), probability and decision.
+    The output has the columns score, probability and decision, and audit can read it.
     """
     with import_quickly():
         import scipy.special  # noqa: F401 - first: skops looks for its functions in every module before it
@@ -275,9 +280,10 @@ def predict(settings: PredictSettings) -> None:
 
 
 def export(settings: ExportSettings) -> None:
-    """Write a saved model as ONNX, which onnxruntime scores with, without Python or with.
+    """Convert a saved model to ONNX, for scoring with onnxruntime.
 
-    Models of train and path take the columns of a table, one input each; the encoding is inside.
+    For a model of train or path, the ONNX file has one input per column of the table and includes the
+    encoding.
     """
     from partialfair.cli.predict import export as export_model
 
@@ -287,16 +293,16 @@ def export(settings: ExportSettings) -> None:
             echo(json_text(result.record()))
         else:
             echo(f"{result.model_path} as ONNX: {settings.out}")
-            for verb, values in (("takes", result.inputs), ("returns", result.outputs)):
-                echo(f"it {verb}: " + ", ".join(f"{name}: {kind}" for name, kind in values))
+            for title, values in (("inputs", result.inputs), ("outputs", result.outputs)):
+                echo(f"{title}: " + ", ".join(f"{name}: {kind}" for name, kind in values))
 
 
 def demo(settings: DemoSettings) -> None:
-    """Train models on made admissions data, from loose to strict: before, after, and what each costs."""
+    """Train models with several limits on synthetic admissions data, and report them."""
     from partialfair.cli.demo import FILES, PAGE, run
 
     outputs = Outputs(settings.out, FILES, settings.out / PAGE)
-    # Nothing is read; the table is made.
+    # The command generates its table and reads no file.
     outputs.check()
     result = run(settings)
     _present(result, outputs, as_json=False, then=lambda: echo(result.commands()))
@@ -307,36 +313,37 @@ _COMMANDS: tuple[tuple[Any, Any, str, str], ...] = (
         AuditSettings,
         audit,
         "audit",
-        "partialfair audit scores.csv --score p --group sex --label hired --interval 0.05 0.30 "
-        "--threshold 0.5 --report audit.html",
+        "partialfair audit scores.csv --score p --group sex --label hired \\\n"
+        "    --interval 0.05 0.30 --threshold 0.5 --report audit.html",
     ),
     (
         CompareSettings,
         compare,
         "compare",
-        "partialfair compare old.csv new.csv --score p --group sex --id person --interval 0.1 0.3",
+        "partialfair compare old.csv new.csv --score p --group sex --id person \\\n    --interval 0.05 0.30",
     ),
     (
         TrainSettings,
         train,
         "train",
-        "partialfair train people.csv --target hired --group sex --interval 0.05 0.30 "
-        "--max-gap 0.05 --id person --out model",
+        "partialfair train people.csv --target hired --group sex --id person \\\n"
+        "    --interval 0.05 0.30 --max-gap 0.05 --out model",
     ),
     (
         PathSettings,
         frontier,
         "path",
-        "partialfair path people.csv --target hired --group sex --interval 0.05 0.30 "
-        "--max-gaps 0.02,0.05,0.1,0.2 --best 0.1 --id person --out path",
+        "partialfair path people.csv --target hired --group sex --id person \\\n"
+        "    --interval 0.05 0.30 --max-gaps 0.02,0.05,0.1,0.2 --best 0.1 --out path",
     ),
     (
         AdjustSettings,
         adjust,
         "adjust",
-        "partialfair adjust scores.csv --score p --group sex --interval 0.05 0.30 --max-gap 0.05 "
-        "--out adjusted, and for new people: partialfair adjust new.csv --score p --group sex "
-        "--apply adjusted/map.json --out new",
+        "partialfair adjust scores.csv --score p --group sex \\\n"
+        "    --interval 0.05 0.30 --max-gap 0.05 --out adjusted\n"
+        "partialfair adjust new.csv --score p --group sex \\\n"
+        "    --apply adjusted/map.json --out new",
     ),
     (
         PredictSettings,
@@ -348,25 +355,24 @@ _COMMANDS: tuple[tuple[Any, Any, str, str], ...] = (
     (DemoSettings, demo, "demo", "partialfair demo --out demo"),
 )
 for _settings, _run, _name, _example in _COMMANDS:
-    app.command(_name, cls=IntervalCommand, epilog=f"Example: {_example}")(
-        build_command(_settings, _run, HELP_ORDER)
-    )
+    app.command(_name, cls=IntervalCommand, epilog=_example)(build_command(_settings, _run, HELP_ORDER))
 
 
 data_app = typer.Typer(
-    help="Write a sample to try the commands on; list, fetch and find the data sets of the paper.",
+    cls=HelpfulGroup,
+    help="Write a sample data set; list, download and locate the data sets of the paper.",
     no_args_is_help=True,
 )
 
 
-@data_app.command("sample", epilog="Example: partialfair data sample adult.csv")
+@data_app.command("sample", cls=HelpfulCommand, epilog="partialfair data sample adult.csv")
 def data_sample(
     file: Annotated[Path, typer.Argument(help="The CSV file to write.", metavar="FILE")],
 ) -> None:
-    """Write 5,000 rows of UCI Adult, with a score to audit. No network is needed.
+    """Write 5,000 rows of UCI Adult as CSV, with a score to audit. No network is needed.
 
     Columns: 11 features, sex, income (>50K or <=50K), and score, the out-of-fold probability of a high income
-    by a logistic regression.
+    in a logistic regression.
     """
     from partialfair.datasets.adult import adult_csv
     from partialfair.utils.files import write_file
@@ -378,26 +384,27 @@ def data_sample(
         echo(f"audit the scores: {command_name()} audit {shlex.quote(str(file))} {columns}")
 
 
-@data_app.command("list", epilog="Example: partialfair data list")
+@data_app.command("list", cls=HelpfulCommand, epilog="partialfair data list")
 def data_list() -> None:
-    """List the datasets, what they are, and whether their files are on this machine."""
+    """List the data sets, and whether their files are on this machine."""
     from partialfair import datasets
 
     located = datasets.list_datasets()
     with printing():
         for dataset in located:
-            entry, state = dataset.entry, "ready" if dataset.available else "to be fetched"
+            entry, state = dataset.entry, "ready" if dataset.available else "not fetched"
             echo(f"{entry.name:<12} {state:<14} {entry.summary}\n{'':<27} {entry.terms}")
 
 
-@data_app.command("fetch", epilog="Example: partialfair data fetch a9a")
+@data_app.command("fetch", cls=HelpfulCommand, epilog="partialfair data fetch a9a")
 def data_fetch(
-    name: Annotated[str, typer.Argument(help="Name of a dataset, from `partialfair data list`.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a data set; see data list.")],
     out: Annotated[
-        Path | None, typer.Option("--out", help="Directory to put the files in; by default the user's cache.")
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Directory for the files. Default: the user's cache."),
     ] = None,
 ) -> None:
-    """Download a dataset's files, check them, and print where they are."""
+    """Download the files of a data set, check them, and print their paths."""
     from partialfair import datasets
 
     if out is not None:
@@ -407,11 +414,11 @@ def data_fetch(
     _print_paths(name, paths)
 
 
-@data_app.command("path", epilog="Example: partialfair data path a9a")
+@data_app.command("path", cls=HelpfulCommand, epilog="partialfair data path a9a")
 def data_path(
-    name: Annotated[str, typer.Argument(help="Name of a dataset, from `partialfair data list`.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a data set; see data list.")],
 ) -> None:
-    """Print where a dataset's files are on this machine."""
+    """Print the paths of the files of a data set on this machine."""
     from partialfair import datasets
 
     located = datasets.locate(name)
@@ -425,7 +432,7 @@ def _print_paths(name: str, paths: Sequence[Path]) -> None:
     for path in paths:
         echo(str(path))
     if not paths:
-        echo(f"{name} comes with the package: there is nothing to fetch", err=True)
+        echo(f"{name} is part of the package: there is nothing to fetch", err=True)
 
 
 app.add_typer(data_app, name="data")
@@ -440,26 +447,27 @@ def _version(requested: bool) -> None:
 @app.callback()
 def _common(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(MessageFormatter("partialfair"))
-    # Progress goes to standard error as log lines where that is no terminal.
+    # Where standard error is not a terminal, progress is logged there.
     logging.basicConfig(handlers=[handler])
     logging.getLogger("partialfair").setLevel(logging.INFO)
 
 
 def run() -> int:
-    """Parse the command line and run the command; return the exit code.
+    """Parse the command line, run the command and return the exit code.
 
-    The parser's own complaints are refusals as all others: one sentence, in which what was typed is visible.
+    An error of the parser becomes an `InputError`, in which special characters that were typed are visible.
     """
     try:
-        # Without standalone mode the parser raises what it has to say, and returns the exit code.
+        # Without standalone mode the parser raises its errors and returns the exit code.
         code = app(prog_name=command_name(), standalone_mode=False)
     except _UsageError as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # the help has been printed; older versions return 0
+        if type(error).__name__ == "NoArgsIsHelpError":  # older versions print the help and return 0
+            echo(error.format_message(), err=True)
             return 2
         message = message_text(error.format_message().rstrip(". \n"), _LONGEST_MESSAGE)
         where = "partialfair" if error.ctx is None else error.ctx.command_path

@@ -1,4 +1,4 @@
-"""``partialfair audit``: one file of scores from any model."""
+"""``partialfair audit``: the gaps of one file of scores, from any model."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ from partialfair.cli.settings import ScoreSettings
 from partialfair.data.groups import group_name
 from partialfair.data.intervals import as_interval_set
 from partialfair.exceptions import InputError
-from partialfair.metrics import FairnessReport, IntervalChoice, UnfairnessMap, choose_interval
-from partialfair.metrics.map import groups_map
-from partialfair.plotting import plot_unfairness_map
+from partialfair.metrics.choice import IntervalChoice, choose_interval
+from partialfair.metrics.map import UnfairnessMap, groups_map
+from partialfair.metrics.report import FairnessReport
+from partialfair.plotting.ranks import plot_unfairness_map
 from partialfair.report.pages import audit_page
 from partialfair.report.sections import notes_section, settings_section
 from partialfair.utils.text import fixed, short_percent, visible
@@ -55,12 +56,12 @@ MAP_GRID = 100
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """Everything measured on one file.
+    """The result of an audit of one file.
 
     Attributes
     ----------
     table, settings, gate
-        What was read, how it is evaluated, and which gap fails.
+        The columns that were read, the settings of the evaluation, and the gate on the gap.
     evaluation
         The metrics on the interval.
     unfairness
@@ -68,9 +69,9 @@ class Audit:
     choice
         How the interval was chosen on these rows; None if it was given.
     positive
-        The positive label as it is in the data; None without labels.
+        The positive label, with the type that it has in the data; None without labels.
     notes
-        What may surprise.
+        Warnings and remarks.
     """
 
     table: ScoreTable
@@ -94,7 +95,7 @@ class Audit:
 
     @property
     def interval(self) -> IntervalLike:
-        """The interval that groups are evaluated on."""
+        """The interval on which groups are evaluated."""
         return self.evaluation.interval
 
     @property
@@ -104,7 +105,7 @@ class Audit:
 
     @property
     def subject(self) -> str:
-        """What the numbers are about."""
+        """A description of the interval, scale, positive label and clusters."""
         positive = "" if self.positive is None else f"; positive label: {self.positive}"
         chosen = ", chosen by the scores" if self.settings.interval == AUTO else ""
         scale = f"gaps on the {self.settings.gap_scale} scale"
@@ -113,18 +114,18 @@ class Audit:
 
     @property
     def headline(self) -> str:
-        """What the numbers are about, and which groups are not evaluated; pages add the latter themselves."""
+        """The description of `subject`, and the excluded groups, which HTML reports list elsewhere."""
         return "; ".join(filter(None, [self.subject, self.report.exclusions]))
 
     def record(self) -> dict[str, Any]:
-        """Return plain data for JSON; the schema's number changes when a reader would have to."""
+        """Return plain data for JSON; an incompatible change increases the number of the schema."""
         worst = self.unfairness.widest(MAP_WIDTH)
         choice = None
         if self.choice is not None:
             names = ("positive_rate", "gap", "ci_low", "ci_high", "confidence")
             values = {name: getattr(self.choice, name) for name in names}
             excluded = [group_name(label) for label in self.choice.excluded]
-            choice = {"positions": len(self.choice.candidates), **values, "excluded": excluded}
+            choice = {"n_candidates": len(self.choice.candidates), **values, "excluded": excluded}
         record = {
             "schema": "partialfair.audit/1",
             "file": str(self.table.path),
@@ -133,7 +134,7 @@ class Audit:
             "pos_label": self.positive_name,
             "clusters": self.table.clusters_record,
             **report_record(self.report),
-            "widest_interval": {
+            "largest_gap": {
                 "width": MAP_WIDTH,
                 "interval": list(worst.interval),
                 "gap": worst.gap,
@@ -148,7 +149,7 @@ class Audit:
         return record
 
     def files(self) -> dict[str, Content]:
-        """Return what ``--out`` writes with the record; the figures are drawn when they are called."""
+        """Return the files of ``--out`` besides the record; figures are drawn when they are called."""
         return {
             "metrics.csv": csv_text(self.report.to_frame(), index=True),
             "pairs.csv": csv_text(self.report.to_frame(by="pair")),
@@ -158,7 +159,7 @@ class Audit:
         }
 
     def page(self) -> str:
-        """Return the interactive page."""
+        """Return the HTML report."""
         table, settings = self.table, self.settings
         label = "none" if table.labels is None else f"{table.labels.name}, positive: {self.positive}"
         provenance = {
@@ -173,7 +174,7 @@ class Audit:
             "threshold": "none" if settings.threshold is None else f"{settings.threshold:g}",
             "gap scale": settings.gap_scale,
             "ranks within": settings.rank_within.replace("_", " "),
-            "fewest members to evaluate a group": settings.min_group_size,
+            "smallest group that is evaluated": settings.min_group_size,
             "smaller groups": settings.small_groups,
             "seed of the bootstrap": settings.seed,
         }
@@ -190,22 +191,22 @@ class Audit:
         return f"Audit of {visible(self.table.path.name)}: {self.report.summary()}{chosen}\n"
 
     def _choice_note(self) -> str:
-        """Say how the interval was chosen, which the confidence intervals do not allow for."""
+        """Describe how the interval was chosen; the confidence intervals are not corrected for the choice."""
         assert self.choice is not None
-        return f"{self.choice.statement}; the intervals of this report do not allow for it"
+        return f"{self.choice.statement}; the intervals of this report are not corrected for this choice"
 
     def _map(self) -> Figure:
         figure: Any = plot_unfairness_map(self.unfairness, interval=shared_interval(self.interval)).figure
         return cast("Figure", figure)
 
     def print(self, out: Console) -> None:
-        """Print the readable report, the answer first."""
+        """Print the report, the verdict first."""
         report = self.report
         out.print(Text.assemble((str(self.table.path), "bold"), f": {self.headline}\n"))
         verdict = report.verdict
         out.print(verdict.headline, style="bold")
         out.print(verdict.claim)
-        if verdict.finding != "gap detected":  # where one is, the verdict says how many of either group
+        if verdict.finding != "gap detected":  # otherwise the verdict has the proportions of both groups
             out.print(parity_sentence(report))
         out.print(self._widest_sentence())
         if self.gate is not None:
@@ -219,7 +220,7 @@ class Audit:
             out.print(note_line(note))
 
     def _widest_sentence(self) -> str:
-        """Say where, among intervals of one width, the gap is largest; the audited one wins ties."""
+        """Describe the interval of one width with the largest gap; the audited interval wins ties."""
         worst = self.unfairness.widest(MAP_WIDTH)
         gap = self.report["statistical_parity"].gap
         if _is_as_wide(self.interval) and gap >= worst.gap - 1e-9:
@@ -249,7 +250,7 @@ def measure(table: ScoreTable, settings: ScoreSettings) -> Audit:
         found = find_positive_label(table.labels, table.path, settings.pos_label)
         positive = found.value
         doubts = found.doubts(str(table.labels.name), lower_is_better=settings.lower_is_better)
-    # Warnings of the library are notes of the report.
+    # The library's warnings become notes of the report.
     with step(f"measuring {len(table.scores):,} scores"), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         choice = None
@@ -270,7 +271,7 @@ def measure(table: ScoreTable, settings: ScoreSettings) -> Audit:
             clusters=table.clusters,
             also=() if gate is None else [gate.metric],
         )
-        # The same sorted scores as the report's: nothing is ranked twice.
+        # The map reuses the sorted scores of the report.
         unfairness = groups_map(
             evaluation.report.scored,
             n_grid=MAP_GRID,
@@ -285,14 +286,14 @@ def measure(table: ScoreTable, settings: ScoreSettings) -> Audit:
 
 
 def _choose_interval(table: ScoreTable, settings: ScoreSettings, positive: Any) -> IntervalChoice:
-    """Choose the interval around the rate of selection, or of positive labels."""
+    """Choose the interval around the selection rate, or around the rate of positive labels."""
     rate = None
     if settings.threshold is None:
         if table.labels is None:
             raise InputError(
-                "--interval auto is chosen around the rate of selection: give --threshold or --label"
+                "--interval auto chooses an interval around the selection rate: give --threshold or --label"
             )
-        # Without a threshold the rate of selection is that of positive labels (App. B).
+        # Without a threshold, the rate of positive labels replaces the selection rate.
         rate = float(np.average(table.labels == positive, weights=table.weights))
     return choose_interval(
         table.scores,
@@ -309,9 +310,9 @@ def _choose_interval(table: ScoreTable, settings: ScoreSettings, positive: Any) 
 
 
 def _is_as_wide(interval: IntervalLike) -> bool:
-    """Whether it is one interval of the width that the map's widest one has."""
+    """Return whether the interval is a single one of the width ``MAP_WIDTH``."""
     if isinstance(interval, dict):
         return False
-    # Of a union no single width can be compared.
+    # A union has no single width.
     parts = as_interval_set(interval).parts
     return len(parts) == 1 and bool(np.isclose(parts[0][1] - parts[0][0], MAP_WIDTH))

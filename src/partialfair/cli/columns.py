@@ -1,7 +1,7 @@
 """Columns of a table by their role: scores, groups, labels, weights, clusters and ids, checked.
 
-A column that cannot have its role raises one sentence with the file, the column and the row. Which of two
-labels is the positive one is decided here too: the one that is requested, or what the names say.
+A column that does not suit its role raises an `InputError` with the file, the column and the row. This module
+also chooses the positive label: the requested one, or the one that the names suggest.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from partialfair.utils.typing import Floats, MissingGroups
 
 _DATES = {"date", "datetime", "datetime64", "time", "timedelta", "timedelta64", "period"}
 _SINGLE = {"string", "integer", "floating", "boolean", "decimal", "mixed-integer-float", "empty", *_DATES}
-"""Kinds of columns, in the words of pandas, all cells of which are single values."""
+"""Kinds of columns, as pandas infers them, in which all cells are single values."""
 
 _CHUNK = 1 << 18
-"""Rows of text read as numbers at a time: pandas lets no other thread in, and one of them hears Ctrl-C."""
+"""Rows of text that are converted at a time: pandas blocks the thread that handles Ctrl-C."""
 
 _WHOLE = re.compile(r"\s*[+-]?\d+\s*")
 
 
 @dataclass(frozen=True)
 class ColumnNames:
-    """Which columns of a file hold what."""
+    """The names of the columns of a file, by role."""
 
     score: str
     group: tuple[str, ...]
@@ -55,9 +55,9 @@ class ColumnNames:
 
 @dataclass(frozen=True, eq=False)
 class ScoreTable:
-    """One file's columns, checked.
+    """The checked columns of one file.
 
-    Groups are there twice: as columns that are written again, and encoded, which is what is measured.
+    Groups are stored twice: as columns for the output, and encoded for the evaluation.
     """
 
     path: Path
@@ -71,7 +71,7 @@ class ScoreTable:
 
     @property
     def clusters_text(self) -> str:
-        """Which rows belong together, and how many such clusters there are."""
+        """A description of the clusters: their number and their column."""
         record = self.clusters_record
         return "" if record is None else f"{record['n']:,} clusters of rows by {record['column']}"
 
@@ -91,14 +91,14 @@ def read_scores(
     compared: bool = True,
     max_groups: int = MAX_GROUPS,
 ) -> ScoreTable:
-    """Read and check the named columns; every complaint names the file, the column and the row.
+    """Read and check the named columns; errors name the file, the column and the row.
 
-    With ``missing_groups="ignore"`` rows with an empty cell where a group is needed keep a missing group.
-    Where groups are not ``compared`` with each other, one is enough.
+    With ``missing_groups="ignore"``, rows with an empty group have a missing group. One group is enough
+    unless groups are ``compared`` with each other.
     """
     names = [name for name in (columns.id, columns.clusters) if name is not None]
     as_written = [*columns.group, *names]
-    # Only the named columns, in their order; a pipe may have many more.
+    # A pipe may have many more columns than the named ones.
     frame = read_frame(path, columns.needed, as_written)[0][columns.needed]
     groups = frame[list(dict.fromkeys(columns.group))]
     check_group_columns(groups, path, missing_groups)
@@ -116,12 +116,12 @@ def read_scores(
 
 
 def read_table(path: Path, needed: Sequence[str]) -> tuple[pd.DataFrame, bool]:
-    """Read a whole table with at least the needed columns; say whether cells are text, as in CSV files."""
+    """Read a table with at least the needed columns; also return whether cells are text, as in CSV files."""
     return read_frame(path, list(dict.fromkeys(needed)), None)
 
 
 def check_group_columns(groups: pd.DataFrame, path: Path, missing_groups: MissingGroups) -> None:
-    """Refuse columns of groups whose cells are no single values or, where groups are needed, empty."""
+    """Raise an error for group columns with nested cells or, unless these are ignored, empty cells."""
     for name in groups.columns:
         _refuse_nested(groups[name], path)
         if missing_groups == "error":
@@ -138,7 +138,7 @@ def encode_table_groups(
     compared: bool = True,
     max_groups: int = MAX_GROUPS,
 ) -> Groups:
-    """Return the groups of a table, refusing fewer than two (one, if not compared) or too many."""
+    """Return the groups of a table; fewer than two (one, if not compared) or too many are an error."""
     encoded = encode_groups(groups, missing=missing_groups, max_groups=len(groups))
     names = " × ".join(map(repr, groups.columns))
     if not encoded.labels:
@@ -151,26 +151,26 @@ def encode_table_groups(
         raise InputError(
             f"column {names} of {path} has {len(encoded.labels):,} different values; "
             f"a group column has at most {max_groups:,}; if it is a number or an identifier, bin it or use "
-            "another column (audit and compare take more with --max-groups)"
+            "another column (--max-groups of audit and compare sets another limit)"
         )
     return encoded
 
 
 def are_codes(column: pd.Series) -> bool:
-    """Whether groups are bare codes; a table of groups called 0 and 1 says little."""
+    """Return whether groups are bare codes such as 0 and 1, which need the name of their column."""
     values = pd.Series(column.dropna().unique()).astype(str)
     return bool((pd.to_numeric(values, errors="coerce").notna() | values.isin(["True", "False"])).all())
 
 
 def _readable(column: pd.Series) -> pd.Series:
-    """Write bare codes with their column, ``"sex=1"``; missing ones stay so."""
+    """Add the column's name to bare codes, ``"sex=1"``; missing groups stay missing."""
     if not are_codes(column):
         return column
     return (f"{column.name}=" + column.astype(str)).where(column.notna(), None)
 
 
 def require_complete(column: pd.Series, path: Path, advice: str = "") -> pd.Series:
-    """Return a column, refusing empty cells."""
+    """Return a column; empty cells are an error."""
     missing = np.flatnonzero(column.isna())
     if missing.size:
         raise InputError(f"column {_name(column)} of {path} has an empty cell in {_rows(missing)}{advice}")
@@ -178,14 +178,14 @@ def require_complete(column: pd.Series, path: Path, advice: str = "") -> pd.Seri
 
 
 def read_labels(column: pd.Series, path: Path) -> pd.Series:
-    """Return labels, refusing empty cells, dates and what is no single value."""
+    """Return labels; empty cells, dates and nested values are errors."""
     _refuse_dates(column, path)
     _refuse_nested(column, path)
     return require_complete(column, path)
 
 
 def _numbers(column: pd.Series, path: Path, *, ranked: bool = False) -> Floats:
-    """Return finite numbers; those that are ranked must differ where the cells do."""
+    """Return finite numbers; if they are ranked, different cells must give different numbers."""
     _refuse_dates(column, path)
     _refuse_nested(column, path)
     # Categories of Parquet files may be numbers.
@@ -193,36 +193,36 @@ def _numbers(column: pd.Series, path: Path, *, ranked: bool = False) -> Floats:
         column = pd.Series(column.to_numpy(), name=column.name)
     chunks = [column.iloc[start : start + _CHUNK] for start in range(0, len(column), _CHUNK)]
     parsed = [pd.to_numeric(chunk, errors="coerce") for chunk in chunks]
-    # What is no number becomes nan, and raises below.
+    # Cells that are not numbers become nan, which is an error below.
     numbers = np.concatenate([chunk.to_numpy(dtype=np.float64, na_value=np.nan) for chunk in parsed])
     bad = np.flatnonzero(~np.isfinite(numbers))
     if bad.size:
         first = column.iloc[bad[0]]
         written = "an empty cell" if pd.isna(first) else shown(str(first))
-        # As in 0,5, which is how half of Europe writes numbers.
+        # Some locales use a decimal comma, as in 0,5.
         hint = "; decimals need a point" if "," in written else ""
         raise InputError(
             f"column {_name(column)} of {path} has {written} where a finite number is needed, "
             f"in {_rows(bad)}{hint}"
         )
-    # Large integers that floats merge would be ties that the file does not have.
+    # Large integers that are equal as floats would become ties that the file does not have.
     if not ranked:
         return numbers
-    # Text that is whole numbers is compared as such: floats have merged them already.
+    # Whole numbers in text are compared as integers.
     as_given = column.to_numpy()
     if pd.api.types.is_string_dtype(column.dtype):
         whole = [int(cell) if _WHOLE.fullmatch(str(cell)) else 0.0 for cell in column]
         as_given = np.array(whole, dtype=object)
-    if (alike := find_merged(as_given, numbers)) is not None:
+    if (merged := find_merged(as_given, numbers)) is not None:
         raise InputError(
-            f"column {_name(column)} of {path} has {shown(alike[0])} and {shown(alike[1])}, which cannot be "
-            "told apart as floats; write smaller numbers, for example their ranks"
+            f"column {_name(column)} of {path} has {shown(merged[0])} and {shown(merged[1])}, which are equal "
+            "as floats; write smaller numbers, for example their ranks"
         )
     return numbers
 
 
 def read_weights(column: pd.Series, groups: pd.DataFrame, path: Path) -> Floats:
-    """Return weights, refusing negative ones and those too large or too small to be added up."""
+    """Return weights; negative weights, and weights too large or too small for sums, are errors."""
     weights = _numbers(column, path)
     negative = np.flatnonzero(weights < 0)
     if negative.size:
@@ -233,33 +233,33 @@ def read_weights(column: pd.Series, groups: pd.DataFrame, path: Path) -> Floats:
             f"column {_name(column)} of {path} has {weights[outside[0]]:g} in {_rows(outside)}; "
             f"{WEIGHT_RANGE}"
         )
-    # Rows without weight are absent, and with them perhaps a group.
+    # Rows with weight 0 are ignored, which may leave a group empty.
     if len(groups[weights > 0].dropna().drop_duplicates()) < 2:
         raise InputError(f"column {_name(column)} of {path} gives weight to fewer than two groups")
     return weights
 
 
 def read_clusters(column: pd.Series, path: Path) -> pd.Series:
-    """Return who each row belongs to, refusing empty cells and what is no single value."""
+    """Return the cluster of each row; empty cells and nested values are errors."""
     _refuse_nested(column, path)
     return require_complete(column, path).astype(str)
 
 
 def _refuse_dates(column: pd.Series, path: Path) -> None:
-    """Refuse dates and times, which would become counts of nanoseconds."""
+    """Raise an error for dates and times, which would become counts of nanoseconds."""
     # Parquet dates arrive as objects, those of Arrow as datetime64.
     as_objects = column.dtype == object and pd.api.types.infer_dtype(column, skipna=True) in _DATES
     if as_objects or column.dtype.kind in "mM":
         known = column.dropna()
         first = f" ({known.iloc[0]})" if len(known) else ""
         raise InputError(
-            f"column {_name(column)} of {path} holds dates or times{first}, and not numbers or labels"
+            f"column {_name(column)} of {path} holds dates or times{first} instead of numbers or labels"
         )
 
 
 def _refuse_nested(column: pd.Series, path: Path) -> None:
-    """Refuse cells that hold bytes, or several values: lists, structs and maps of Parquet files."""
-    # Checked by kind first: a loop over all cells is for odd columns only.
+    """Raise an error for cells with bytes or several values: lists, structs and maps of Parquet files."""
+    # The kind is checked first, so that only unusual columns need a loop over all cells.
     if column.dtype != object or pd.api.types.infer_dtype(column, skipna=True) in _SINGLE:
         return
     for row, value in enumerate(column):
@@ -275,7 +275,7 @@ def _name(column: pd.Series) -> str:
 
 
 def _rows(positions: npt.NDArray[np.intp]) -> str:
-    """Name the first of some rows, counted as people do, and say how many more there are."""
+    """Name the first of some rows, counted from 1, and the number of the others."""
     more = positions.size - 1
     others = f" and {more:,} more row{'s' if more > 1 else ''}" if more else ""
     return f"data row {positions[0] + 1}{others}"
@@ -283,26 +283,26 @@ def _rows(positions: npt.NDArray[np.intp]) -> str:
 
 @dataclass(frozen=True)
 class PositiveLabel:
-    """The positive label as it is in the data, the other one, and why it was chosen."""
+    """The positive and the other label, with their types in the data, and the reason of the choice."""
 
     value: Any
     other: Any
     reason: str
 
     def sentence(self, column: str) -> str:
-        """Say it, before anything is computed with it."""
+        """Return a sentence that names the positive label and the reason."""
         return f"positive label: {column} = {self.value}, not {self.other} ({self.reason})"
 
     def doubts(self, column: str, *, lower_is_better: bool) -> list[str]:
-        """Ask whether a bad outcome is meant as the positive label where low scores are the good ones."""
+        """Return a note if low scores are good and the positive label is a bad outcome by name."""
         is_absent = str(self.value).lower() in ("0", "0.0", "false") or reads_as_negative(self.value)
         is_bad = not _BAD_OUTCOMES.isdisjoint(_words(column) | _words(str(self.value)))
         if not lower_is_better or self.reason == _CHOSEN or is_absent or not is_bad:
             return []
         return [
-            f"low scores are the good ones (--lower-is-better), and the positive label is a bad outcome, "
-            f"{column} = {self.value}: equal opportunity and equalized odds then compare rows with it as the "
-            f"qualified ones; if {self.other} is meant, --pos-label {shlex.quote(str(self.other))}"
+            f"low scores are good (--lower-is-better), and the positive label is a bad outcome, "
+            f"{column} = {self.value}: equal opportunity and equalized odds then treat such rows as qualified; "
+            f"if {self.other} is meant, use --pos-label {shlex.quote(str(self.other))}"
         ]
 
 
@@ -313,7 +313,7 @@ _BAD_OUTCOMES = frozenset(
     | {"fraud", "fraudulent", "churn", "churned", "arrest", "arrested", "bad", "loss", "delinquent"}
     | {"delinquency", "bankrupt", "bankruptcy", "death", "died", "dead", "dropout", "failure", "risk"}
 )
-"""Words in names of targets and labels that nobody wants to come true."""
+"""Words in names of targets and labels that describe bad outcomes."""
 
 
 def _words(name: str) -> set[str]:
@@ -322,8 +322,8 @@ def _words(name: str) -> set[str]:
 
 
 def find_positive_label(labels: pd.Series, path: Path, requested: str | None) -> PositiveLabel:
-    """Return the positive label: the one requested, the one whose name says so, or the larger."""
-    # By type first: values of mixed types do not compare.
+    """Return the positive label: the requested one, the one that the names suggest, or the larger."""
+    # Sorted by type first: values of mixed types cannot be compared.
     classes = sorted(labels.unique().tolist(), key=lambda value: (str(type(value)), value))
     column = f"column {labels.name!r} of {path}"
     if len(classes) != 2:
@@ -331,7 +331,7 @@ def find_positive_label(labels: pd.Series, path: Path, requested: str | None) ->
         raise InputError(f"{column} has {number} ({_list_values(classes)}); labels need two")
     smaller, larger = classes
     if requested is None:
-        # The larger label is the positive one unless the words say otherwise.
+        # The larger label is the positive one unless the names suggest otherwise.
         named = [reads_as_negative(value) for value in classes]
         if named == [False, True]:
             return PositiveLabel(smaller, larger, f"{larger} reads as the negative; --pos-label chooses")

@@ -22,14 +22,10 @@ from partialfair.cli.settings import CompareSettings
 from partialfair.cli.verdict import difference_record
 from partialfair.data.groups import members_text
 from partialfair.exceptions import InputError
-from partialfair.metrics import (
-    FairnessReport,
-    GapComparison,
-    GapDifference,
-    interval_changes,
-    interval_membership,
-)
+from partialfair.metrics import interval_changes, interval_membership
 from partialfair.metrics.catalogue import METRICS
+from partialfair.metrics.paired import GapComparison, GapDifference
+from partialfair.metrics.report import FairnessReport
 from partialfair.report.page_data import collect_changes
 from partialfair.report.pages import audit_page
 from partialfair.report.sections import Section, gap_cells, interval_title, notes_section
@@ -45,10 +41,10 @@ FILES = ("movers.csv", "rank_curves.png", "compare.json")
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Audits of the same rows under several models; the first is what the others are compared with.
+    """Audits of the same rows under several models, which are compared with the first one.
 
-    ``differences`` and ``changes`` have one element for each further model: its gaps minus those of the
-    first, and by group how many rows enter and leave the interval.
+    ``differences`` and ``changes`` have one element for each further model: its gaps minus the gaps of the
+    first model, and by group the numbers of rows that enter and leave the interval.
     """
 
     audits: tuple[Audit, ...]
@@ -57,17 +53,17 @@ class Comparison:
 
     @property
     def names(self) -> list[str]:
-        """Short names of the models: file names, or paths, or numbered paths: the first that are distinct."""
+        """Short names of the models: file names, paths or numbered paths, whichever are distinct first."""
         paths = [audit.table.path for audit in self.audits]
         numbered = [f"{path} ({k + 1})" for k, path in enumerate(paths)]
-        # The shortest names that tell the models apart.
+        # The shortest names that are distinct.
         choices = ([path.stem for path in paths], [str(path) for path in paths], numbered)
         return next(names for names in choices if len(set(names)) == len(names))
 
     def movers(self) -> pd.DataFrame:
         """One line per row whose membership of the interval differs between models."""
         first = self.audits[0]
-        # Group columns as they were read, for whoever looks up a row.
+        # Group columns as they were read, so that rows can be looked up.
         frame = first.table.groups.reset_index(drop=True).copy()
         ids = first.table.ids
         frame.insert(
@@ -80,7 +76,7 @@ class Comparison:
                 audit.table.scores, interval=first.interval, **first.evaluation.ranking
             ).round(6)
         shares = frame.iloc[:, -len(self.audits) :]
-        # Shares, as ties may be cut by an end of the interval; rounded above, so that noise is no move.
+        # Membership is a fraction where an end of the interval splits ties. Rounding ignores numerical noise.
         return frame[shares.nunique(axis=1) > 1]
 
     def record(self) -> dict[str, Any]:
@@ -105,14 +101,14 @@ class Comparison:
 
     def _differences_record(self, k: int) -> dict[str, Any]:
         """Return by how much the gaps of a model differ from the first one's, by metric."""
-        return {row.metric: difference_record(row) for row in self.differences[k - 1].rows}
+        return {row.metric: difference_record(row) for row in self.differences[k - 1].metrics}
 
     def files(self) -> dict[str, Content]:
         """Return what ``--out`` writes with the record."""
         return {"movers.csv": csv_text(self.movers()), "rank_curves.png": self._rank_curves}
 
     def page(self) -> str:
-        """Return the interactive page; the last model is shown, with the first."""
+        """Return the HTML report, which shows the last model and the first."""
         names, first = self.names, self.audits[0]
         n_rows, n_groups = len(first.table.scores), len(first.report.groups)
         scores = {name: audit.table.scores for name, audit in zip(names, self.audits, strict=True)}
@@ -131,28 +127,28 @@ class Comparison:
         )
 
     def _claim(self, k: int) -> str:
-        """Say by how much the parity gap of a model differs from the first one's, and what that shows."""
+        """Describe the difference of a model's parity gap from the first model's, and its verdict."""
         comparison = self.differences[k]
         if "statistical_parity" in comparison.omitted:
             return ""
         _, difference, interval, verdict = difference_cells(comparison["statistical_parity"])
         percents = interval_title(comparison.confidence)
-        return f"Its gap minus that of {self.names[0]} is {difference} ({percents} {interval}): {verdict}."
+        return f"Its gap minus the gap of {self.names[0]} is {difference} ({percents} {interval}): {verdict}."
 
     def _differences_section(self) -> Section:
-        """Return by how much the gaps differ from the first model's, with confidence intervals."""
+        """Return the differences from the first model's gaps, with confidence intervals."""
         rows = [
             [name, *difference_cells(row)]
             for name, differences in zip(self.names[1:], self.differences, strict=True)
-            for row in differences.rows
+            for row in differences.metrics
         ]
         percents = interval_title(self.differences[0].confidence)
         return Section(
             "Differences of gaps",
             rows,
             ("model", "metric", "difference", percents, "verdict"),
-            f"Gap minus that of {self.names[0]}, on the audited interval: below 0 the model has a smaller "
-            "gap. The intervals are those of the difference, on the same rows under both models.",
+            f"Gap minus the gap of {self.names[0]}, on the audited interval: below 0 the model has a smaller "
+            "gap. The confidence intervals are for the difference, on the same rows under both models.",
             is_open=True,
         )
 
@@ -161,7 +157,7 @@ class Comparison:
         return draw_rank_curves(reports, self.audits[0].interval)
 
     def print(self, out: Console) -> None:
-        """Print gaps side by side, how they differ, then who enters and leaves."""
+        """Print the gaps of all models, their differences, and how many rows enter and leave the interval."""
         audits, names = self.audits, self.names
         settings = audits[0].settings
         out.print(f"{audits[0].headline}\n")
@@ -180,11 +176,11 @@ class Comparison:
             percents = interval_title(settings.confidence)
             for title in ("metric", f"difference from {visible(names[0])}", percents, visible(names[k])):
                 differences.add_column(title, justify="right" if title.startswith("difference") else "left")
-            for row in compared.rows:
+            for row in compared.metrics:
                 differences.add_row(*difference_cells(row))
             out.print(differences)
         for k in range(1, len(audits)):
-            out.print(f"\nWho is in the interval, from {names[0]} to {names[k]}:")
+            out.print(f"\nRows in the interval, from {names[0]} to {names[k]}:")
             moves = PlainTable()
             moves.add_column("group")
             for title in ("in the interval", "stay", "enter", "leave"):
@@ -199,14 +195,14 @@ class Comparison:
 
 
 def compare(settings: CompareSettings) -> Comparison:
-    """Evaluate the same rows' scores by several models, on the interval of the first."""
+    """Evaluate the scores of several models on the same rows, and on the interval of the first model."""
     tables = [read(file, settings, settings.id_column) for file in settings.files]
     first, *others = align(tables)
     audit = measure(first, settings)
-    # The interval is chosen once, by the first model: others would not be comparable.
+    # The interval is chosen once, by the first model: gaps on different intervals are not comparable.
     if settings.interval == AUTO:
         settings = replace(settings, requested_interval=audit.interval)
-    # Labels, weights and groups are the first file's for all, see `align`.
+    # All models use the labels, weights and groups of the first file, see `align`.
     audits = (audit, *(measure(table, settings) for table in others))
     ranking, interval = audit.evaluation.ranking, audit.interval
     return Comparison(
@@ -217,7 +213,7 @@ def compare(settings: CompareSettings) -> Comparison:
 
 
 def _gap_differences(first: Audit, other: Audit) -> GapComparison:
-    """Compare the gaps of two models by the rows that both are evaluated on."""
+    """Compare the gaps of two models on the same rows."""
     table, settings = first.table, first.settings
     with step(f"comparing {other.table.path} with {table.path}"):
         return compare_scores(
@@ -233,7 +229,7 @@ def _gap_differences(first: Audit, other: Audit) -> GapComparison:
 
 
 def difference_cells(row: GapDifference) -> list[str]:
-    """Write the difference of two gaps by one metric, its confidence interval, and what it shows."""
+    """Return the table cells of a difference: metric, difference, confidence interval and verdict."""
     metric = METRICS[row.metric]
     if np.isnan(row.difference):
         return [metric.title, f"n/a ({row.reason})" if row.reason else "undefined", "", ""]
@@ -242,7 +238,7 @@ def difference_cells(row: GapDifference) -> list[str]:
 
 
 def align(tables: Sequence[ScoreTable]) -> list[ScoreTable]:
-    """Put the rows of every table in the order of the first, and check that they are the same people."""
+    """Put the rows of every table in the order of the first, and check that they are the same rows."""
     first = tables[0]
     aligned = [first]
     for table in tables[1:]:
@@ -251,18 +247,18 @@ def align(tables: Sequence[ScoreTable]) -> list[ScoreTable]:
         elif len(table.scores) != len(first.scores):
             raise InputError(
                 f"{table.path} has {len(table.scores):,} rows and {first.path} has {len(first.scores):,}; "
-                "compare needs the same people, so name an --id column that both have, or use equal rows"
+                "compare needs the same rows in every file, so name an --id column that both have"
             )
-        # A row in another group would be another person's.
+        # A row in another group cannot be the same row.
         differ = _in_other_groups(table.groups, first.groups)
         if differ.any():
             row = int(np.argmax(differ)) + 1
             raise InputError(
-                f"{table.path} puts {int(differ.sum()):,} people into other groups than {first.path}, "
-                f"or into none, the first in data row {row}; compare needs the same people"
+                f"{table.path} puts {int(differ.sum()):,} rows into other groups than {first.path}, "
+                f"or into none, the first in data row {row}; compare needs the same rows"
                 + (" in the same order, or an --id column" if first.ids is None else " in the same groups")
             )
-        # What describes the people, and not the model, is the first file's for all.
+        # Columns that do not depend on the model come from the first file.
         aligned.append(
             replace(
                 table,
@@ -277,9 +273,9 @@ def align(tables: Sequence[ScoreTable]) -> list[ScoreTable]:
 
 
 def _in_other_groups(groups: pd.DataFrame, of_first: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """Whether each row is in another group; rows without a group in both tables are not."""
+    """Return whether each row is in different groups; rows without a group in both tables are not."""
     known, known_first = groups.notna().to_numpy(), of_first.notna().to_numpy()
-    # Missing values are unequal to each other, so that they are compared by where they are.
+    # Missing values are unequal to each other, so their positions are compared.
     same = groups.astype(str).to_numpy() == of_first.astype(str).to_numpy()
     differ: npt.NDArray[np.bool_] = ~np.where(known & known_first, same, known == known_first).all(axis=1)
     return differ
@@ -288,13 +284,11 @@ def _in_other_groups(groups: pd.DataFrame, of_first: pd.DataFrame) -> npt.NDArra
 def _reorder(table: ScoreTable, first: ScoreTable) -> ScoreTable:
     """Return the table with its rows in the first one's order of ids."""
     wanted, present = _unique_ids(first), _unique_ids(table)
-    # Both ways: ids that only one of the files has.
+    # Check both ways for ids that only one of the files has.
     for ids, others, lacking in ((wanted, present, table), (present, wanted, first)):
         absent = ids.difference(others)
         if len(absent):
-            raise InputError(
-                f"{lacking.path} lacks {absent[0]!r}; compare needs the same people in every file"
-            )
+            raise InputError(f"{lacking.path} lacks {absent[0]!r}; compare needs the same rows in every file")
     # From the first file's order to positions in this one.
     place = present.get_indexer(wanted)
     groups = table.groups.iloc[place].reset_index(drop=True)
@@ -311,7 +305,7 @@ def _unique_ids(table: ScoreTable) -> pd.Index[Any]:
 
 
 def _cell(report: FairnessReport, metric: str) -> str:
-    """Write one model's gap; empty if the report has none, which may depend on the scores."""
+    """Return the table cell of one model's gap; empty if its report has none."""
     if all(row.metric != metric for row in report.metrics):
         return ""
     value, interval = gap_cells(report[metric], metric)

@@ -1,7 +1,7 @@
-"""``partialfair demo``: the main job on synthetic data, nothing to download.
+"""``partialfair demo``: an example on synthetic data, without a download.
 
-A table of applicants; an unconstrained model, which ranks the regions differently in the contested interval;
-models that may do so less and less; and what that costs, on held-out applicants.
+The command generates a table of applicants, and trains an unconstrained model, which ranks the regions
+differently in one interval, and models with decreasing limits. Held-out applicants show what these cost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from partialfair.cli.prepare import HELD_OUT
 from partialfair.cli.settings import DemoSettings, PathSettings
 from partialfair.datasets import make_admissions
 from partialfair.metrics import unfairness_map
-from partialfair.plotting import plot_unfairness_map
+from partialfair.plotting.ranks import plot_unfairness_map
 from partialfair.utils.files import scratch
 
 if TYPE_CHECKING:
@@ -32,33 +32,33 @@ if TYPE_CHECKING:
 TABLE, PAGE = "people.csv", "demo.html"
 _CURVES, _MAP = "rank_curves.png", "unfairness_map.png"
 FILES = (TABLE, _CURVES, _MAP, *PATH_FILES)
-"""What is written, the record last."""
+"""The files that are written, the record last."""
 
 _N_ROWS = 20_000
-"""Of whom a fifth is held out: enough for gaps that can be told from chance, few enough for seconds."""
-# The interval in which the synthetic applicants are treated differently.
+"""A fifth of the rows is held out: enough to detect the gaps, and few enough to run in seconds."""
+# The interval in which the synthetic data treat applicants differently.
 _TARGET, _GROUP, _INTERVAL = "admitted", "origin", (0.15, 0.40)
 _MAX_GAPS, _SHOWN = (0.05, 0.1, 0.2), 0.1
 
 
 @dataclass(frozen=True, eq=False)
 class Demo:
-    """The table that was made, as a CSV file, and the models that were trained on it."""
+    """The synthetic table as CSV, and the models that were trained on it."""
 
     settings: DemoSettings
     table: str
     frontier: Frontier
 
     def record(self) -> dict[str, Any]:
-        """Return plain data for JSON, as ``path`` does."""
+        """Return the record of ``path`` for JSON."""
         return self.frontier.record()
 
     def files(self) -> dict[str, Content]:
-        """Return what is written with the record."""
+        """Return the files besides the record."""
         return {TABLE: self.table, _CURVES: self._curves, _MAP: self._map, **self.frontier.files()}
 
     def page(self) -> str:
-        """Return the interactive page: the frontier, and every model on it."""
+        """Return the HTML report: the frontier, and every model on it."""
         return self.frontier.page()
 
     def _curves(self) -> Figure:
@@ -73,37 +73,39 @@ class Demo:
         return cast("Figure", plot_unfairness_map(unfairness, interval=_INTERVAL, title=title).figure)
 
     def print(self, out: Console) -> None:
-        """Print before and after, then the models between them."""
+        """Print the models before and after, then all models."""
         self.frontier.print_before_after(out)
         out.print("What fairness costs, model by model:")
         out.print(self.frontier.table())
 
     def commands(self) -> str:
-        """Return the commands that do the same."""
+        """Return the commands that give the same results."""
         low, high = _INTERVAL
         table, seed = shlex.quote(str(self.settings.out / TABLE)), self.settings.seed
         options = f"--target {_TARGET} --group {_GROUP} --interval {low:g} {high:g}"
         gaps = ",".join(f"{gap:g}" for gap in _MAX_GAPS)
         again = f" --seed {seed}" if seed else ""
         return (
-            "On the page: the frontier, and every model at any other interval.\n\n"
-            "The same by hand, with any table of yours:\n"
+            "The HTML report shows the frontier, and every model on any other interval.\n\n"
+            "The same commands for your own table:\n"
             f"  {command_name()} path {table} {options} --max-gaps {gaps}{again} --report path.html\n"
             f"  {command_name()} train {table} {options} --max-gap {_SHOWN:g}{again} --out model\n"
-            "The path gives the numbers above. train fits one limit alone, where a path also starts from its "
-            "models of\nother limits: its model, and so its gap and accuracy, may differ slightly."
+            "path gives the numbers above. train fits one limit alone, while path also starts from its "
+            "models with\nother limits: gap and accuracy may differ slightly."
         )
 
 
 def run(settings: DemoSettings) -> Demo:
-    """Make a table, and trace the path of models that ``partialfair path`` would trace on it."""
+    """Generate a table, and train the models that ``partialfair path`` would train on it."""
     data = make_admissions(_N_ROWS, seed=settings.seed)
     assert isinstance(data.X, pd.DataFrame)
     frame = data.X.copy()
     frame[_GROUP] = data.sensitive_features
     frame[_TARGET] = ["yes" if positive else "no" for positive in data.y]
     table = csv_text(frame)
-    with scratch(Path(tempfile.gettempdir())) as directory:  # the table is written with all the rest
+    with scratch(
+        Path(tempfile.gettempdir())
+    ) as directory:  # the table is written later, with the other files
         draft = directory / TABLE
         draft.write_text(table, encoding="utf-8")
         path_settings = PathSettings(
@@ -117,6 +119,6 @@ def run(settings: DemoSettings) -> Demo:
         )
         path_settings.check()
         frontier = trace(path_settings, shown=_SHOWN)
-    # Reports name the file as it will be called, not the draft.
+    # Reports name the final file instead of the draft.
     prepared = replace(frontier.prepared, path=settings.out / TABLE)
     return Demo(settings, table, replace(frontier, prepared=prepared))

@@ -1,6 +1,6 @@
-"""One evaluation of a model's scores, which terminal, JSON and HTML report show; and the gate on its gap.
+"""The evaluation of a model's scores, which terminal, JSON and HTML report show, and the gate on its gap.
 
-Renderers compute nothing: what they show is measured here, once.
+Renderers compute nothing: all numbers are computed here, once.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from partialfair.cli.options import FailureKinds
 from partialfair.cli.settings import AuditSettings, EvaluationSettings, ScoreSettings, TrainSettings
 from partialfair.data.groups import Groups
 from partialfair.exceptions import InputError
-from partialfair.metrics import FairnessReport, GapComparison, compare_gaps, fairness_report
+from partialfair.metrics import compare_gaps, fairness_report
 from partialfair.metrics.catalogue import METRICS, report_metrics
+from partialfair.metrics.paired import GapComparison
+from partialfair.metrics.report import FairnessReport
 from partialfair.utils.text import short_percent
 from partialfair.utils.typing import (
     ArrayLike,
@@ -32,20 +34,20 @@ from partialfair.utils.typing import (
 
 @dataclass(frozen=True, eq=False)
 class ScoreEvaluation:
-    """What is measured on one model's scores of some rows.
+    """The evaluation of one model's scores on some rows.
 
     Attributes
     ----------
     scores, weights
-        Of the rows, in their order.
+        Scores and sample weights of the rows.
     groups
-        The groups that are evaluated, −1 for rows of others.
+        The groups that are evaluated; rows of other groups have the code −1.
     interval
-        The interval they are evaluated on.
+        The interval on which they are evaluated.
     report
         All metrics.
     accuracy, auc
-        How good the scores are; nan where that was not measured.
+        Accuracy and AUC of the scores; nan if they were not computed.
     """
 
     scores: Floats
@@ -58,7 +60,7 @@ class ScoreEvaluation:
 
     @property
     def ranking(self) -> dict[str, Any]:
-        """Options of functions that rank the same rows again."""
+        """Arguments of functions that rank the same rows again."""
         return {
             "sensitive_features": self.groups,
             "sample_weight": self.weights,
@@ -82,9 +84,9 @@ def evaluate(
     small_groups: SmallGroups | None = None,
     also: Iterable[str] = (),
 ) -> ScoreEvaluation:
-    """Measure the metrics of scores: those that reports have by default, and others that are named.
+    """Evaluate scores by the default metrics of reports, and by those in ``also``.
 
-    Small groups that are merged already are to be listed.
+    ``small_groups`` replaces the setting: groups that were merged before are listed.
     """
     report = fairness_report(
         labels,
@@ -105,7 +107,7 @@ def evaluate(
         missing_groups=settings.missing_groups,
         metrics=report_metrics(*also),
     )
-    # Groups too small for the report are left out of whatever ranks the same rows again.
+    # Functions that rank the same rows again leave out the groups that the report excludes.
     evaluated = report.evaluated(groups)
     return ScoreEvaluation(scores, weights, evaluated, interval_among(interval, evaluated), report)
 
@@ -122,12 +124,12 @@ def compare_scores(
     clusters: ArrayLike | None = None,
     metrics: Sequence[str] | None = None,
 ) -> GapComparison:
-    """Compare the gaps of other scores of the same rows with those that were evaluated first.
+    """Compare the gaps of other scores of the same rows with the gaps of the first evaluation.
 
-    A pair of thresholds has one for either scores.
+    A pair of thresholds has one threshold for each of the two scores.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the evaluations have said what may surprise
+        warnings.simplefilter("ignore")  # the evaluations have issued the same warnings
         return compare_gaps(
             labels,
             first.scores,
@@ -142,7 +144,7 @@ def compare_scores(
             pos_label=positive,
             random_state=settings.seed,
             min_group_size=settings.min_group_size,
-            # Small groups are merged in the groups that were evaluated already.
+            # The evaluated groups have their small groups merged already.
             small_groups="keep" if settings.small_groups == "keep" else "list",
             metrics=metrics,
         )
@@ -153,21 +155,20 @@ _DECIDES = {
     FailureKinds.exceeds: "lower_bound",
     FailureKinds.inconclusive: "upper_bound",
 }
-"""The number of a metric's line that is held against the limit."""
+"""The value of a metric that is compared with the limit."""
 
 
 @dataclass(frozen=True)
 class Gate:
-    """``--fail-above``: the metric, the largest gap that passes, and what fails.
+    """``--fail-above``: the metric, the limit on its gap, and which value of the gap is compared with it.
 
     Attributes
     ----------
     metric, limit
-        Which gap is held against which limit.
+        The metric of the gap, and its limit.
     fail_on
-        ``"estimate"``: a measured gap above the limit; ``"exceeds"``: only one that is shown to exceed it,
-        ``lower_bound > limit``; ``"inconclusive"``: one that is not shown to be at most the limit,
-        ``upper_bound > limit``.
+        The gate fails for ``"estimate"`` if ``gap > limit``; for ``"exceeds"`` if ``lower_bound > limit``;
+        for ``"inconclusive"`` if ``upper_bound > limit``.
     """
 
     metric: str
@@ -176,7 +177,7 @@ class Gate:
 
     @classmethod
     def of(cls, settings: ScoreSettings | TrainSettings) -> Gate | None:
-        """Return the gate of a command; None without one, and of commands that have none."""
+        """Return the gate of a command; None for commands and settings without a gate."""
         if not isinstance(settings, AuditSettings | TrainSettings) or settings.fail_above is None:
             return None
         kind = FailureKinds(settings.fail_on or "estimate")
@@ -184,19 +185,19 @@ class Gate:
 
     @property
     def needs_unseen_rows(self) -> bool:
-        """Whether a confidence bound decides: of rows that a model was trained on it says nothing."""
+        """Whether a confidence bound decides; such bounds are not valid on training rows."""
         return self.fail_on is not FailureKinds.estimate
 
     def check_measured(self, report: FairnessReport) -> None:
-        """Refuse a report that cannot decide: a gap that was not measured neither passes nor fails."""
-        # Left out for want of labels, a threshold, or members.
+        """Raise an error if the report lacks the metric: its gap can neither pass nor fail."""
+        # Labels, a threshold or members are missing.
         if self.metric in report.omitted:
             reason = report.omitted[self.metric]
             see = ": see --label and --threshold" if reason.startswith("needs") else ""
             raise InputError(f"--fail-metric {self.metric} {reason}{see}")
 
     def passes(self, report: FairnessReport) -> bool:
-        """Whether the number that decides is at most the limit; what is not evaluated does not pass."""
+        """Return whether the decisive value is at most the limit; an undefined value does not pass."""
         # NaN compares as False.
         return self._decisive(report) <= self.limit
 
@@ -214,7 +215,7 @@ class Gate:
         }
 
     def verdict(self, report: FairnessReport) -> Text:
-        """Say whether the gate was passed, and what decided."""
+        """Describe whether the gate was passed, and the value that decided."""
         passed, row, metric = self.passes(report), report[self.metric], METRICS[self.metric]
         gap, kind, bound, reason = row.missing_text, "", "", ""
         if self.needs_unseen_rows:
@@ -226,13 +227,13 @@ class Gate:
                 decisive = metric.text(self._decisive(report))
                 bound = f", {side} {decisive} with {short_percent(report.confidence)} confidence"
             if self.fail_on is FailureKinds.exceeds:
-                reason = f", {'not ' if passed else ''}shown to exceed it"
+                reason = f", {'not ' if passed else ''}above the limit with this confidence"
             elif self.fail_on is FailureKinds.inconclusive:
-                reason = f", {'' if passed else 'not '}shown to be at most that"
+                reason = f", {'' if passed else 'not '}within the limit with this confidence"
         verdict = ("pass", "green") if passed else ("FAIL", "red")
         if row.reason:
             verdict = ("NOT EVALUATED", "red")
-        # Of the hypothesis that the true gap is at most the limit; nan for metrics without bounds.
+        # The hypothesis is that the true gap is at most the limit; nan for metrics without bounds.
         p_value = row.p_value(self.limit)
         return Text.assemble(
             f"\ngate{kind}: {metric.title} gap {gap}{bound}, limit {self.limit:g}: ",

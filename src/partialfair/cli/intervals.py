@@ -1,7 +1,7 @@
 """``--interval`` in all its forms: one, several (a union), one for each group, or ``auto``.
 
-``--interval 0.05 0.30`` takes two words, ``--interval auto`` one, and options of the parser have a fixed
-number. So the words of each use are joined before the line is parsed, and read here.
+``--interval 0.05 0.30`` has two words and ``--interval auto`` has one, but options of the parser have a fixed
+number of words. This module therefore joins the words of each use before the line is parsed.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from typer.core import TyperCommand
-
+from partialfair.cli.help import HelpfulCommand
 from partialfair.exceptions import InputError
 
 if TYPE_CHECKING:
@@ -21,15 +20,15 @@ AUTO: Literal["auto"] = "auto"
 WHOLE_GROUPS = (0.0, 1.0)
 
 ANYWHERE = (0.0, 0.25)
-"""An interval as wide as those that ``--interval auto`` chooses from, the default of `choose_interval`."""
+"""An interval of the width that ``--interval auto`` uses, the default of `choose_interval`."""
 
 RequestedInterval: TypeAlias = "IntervalLike | Literal['auto']"
-"""As it was typed; of intervals by group the keys are names as they are printed, ``"Female × Black"``."""
+"""The interval as typed; the keys of intervals by group are printed names, such as ``"Female × Black"``."""
 
 _OPTION = "--interval"
 
 
-class IntervalCommand(TyperCommand):
+class IntervalCommand(HelpfulCommand):
     """A command whose ``--interval`` may be followed by one word or by two."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -43,18 +42,18 @@ def _join_interval_words(words: Sequence[str]) -> list[str]:
     rest = list(words)
     while rest:
         word = rest.pop(0)
-        if word == "--":  # what follows is no option
+        if word == "--":  # options end here
             return [*joined, word, *rest]
-        # Both "--interval=0.05 0.30" and "--interval 0.05 0.30" are understood.
+        # Both "--interval=0.05 0.30" and "--interval 0.05 0.30" are valid.
         name, equals, value = word.partition("=")
         if name != _OPTION:
             joined.append(word)
             continue
         if not equals:
             if not rest:
-                return [*joined, word]  # the parser says what is missing
+                return [*joined, word]  # the parser reports the missing value
             value = rest.pop(0)
-        # "0.05" and "Women=0.05" go on with a second number, unless it has been joined already.
+        # A second number follows "0.05" and "Women=0.05", unless it has been joined already.
         continues = value != AUTO and " " not in value.rpartition("=")[2].strip()
         if continues and rest and not rest[0].startswith("--"):
             value = f"{value} {rest.pop(0)}"
@@ -63,7 +62,7 @@ def _join_interval_words(words: Sequence[str]) -> list[str]:
 
 
 def read_interval(uses: Sequence[str] | None) -> RequestedInterval | None:
-    """Return what the uses of ``--interval`` request; None without any."""
+    """Return the interval that the uses of ``--interval`` request; None without any."""
     from partialfair.data.intervals import as_interval_set
 
     if not uses:
@@ -87,7 +86,7 @@ def read_interval(uses: Sequence[str] | None) -> RequestedInterval | None:
     if "" in named and len(named) > 1:
         one_group = next(filter(None, named))
         raise InputError(
-            f"{_OPTION} is given both for everybody and for group {one_group!r}; name the group in every "
+            f"{_OPTION} is given both for all groups and for group {one_group!r}; name the group in every "
             "use, or in none"
         )
     unions: dict[GroupLabel, Any] = {}
@@ -99,7 +98,7 @@ def read_interval(uses: Sequence[str] | None) -> RequestedInterval | None:
 
 
 def _union(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return disjoint intervals with the same union; what is no interval is left for its reader to refuse."""
+    """Return disjoint intervals with the same union; invalid intervals are kept, and raise an error later."""
     disjoint: list[tuple[float, float]] = []
     for low, high in sorted(pairs):
         # Intervals that touch or overlap become one.
@@ -111,7 +110,7 @@ def _union(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def by_label(interval: IntervalLike, groups: Groups) -> IntervalLike:
-    """Return the interval with labels of groups instead of their names, refusing names that no group has."""
+    """Return the interval with labels of groups instead of names; raise an error for unknown names."""
     if not isinstance(interval, Mapping):
         return interval
     labels = dict(zip(groups.names, groups.labels, strict=True))
@@ -123,12 +122,12 @@ def by_label(interval: IntervalLike, groups: Groups) -> IntervalLike:
             )
     for name in labels:
         if name not in interval:
-            raise InputError(f"{_OPTION} names no interval for group {name!r}; name one for every group")
+            raise InputError(f"{_OPTION} is missing for group {name!r}; give an interval for every group")
     return {labels[str(name)]: parts for name, parts in interval.items()}
 
 
 def check_page(interval: RequestedInterval, report: object) -> None:
-    """Refuse, before any work, a page of what pages cannot show."""
+    """Raise an error, before any work, for intervals that HTML reports cannot show."""
     from partialfair.data.intervals import as_interval_set
 
     if report is None or interval == AUTO:
@@ -141,13 +140,13 @@ def check_page(interval: RequestedInterval, report: object) -> None:
 
 
 def check_scale(interval: RequestedInterval, gap_scale: GapScale) -> None:
-    """Refuse intervals by group on the absolute scale, which has no meaning there."""
+    """Raise an error for intervals by group on the absolute scale, which has no meaning there."""
     if gap_scale == "absolute" and isinstance(interval, Mapping):
         raise InputError(f"--gap-scale absolute has no meaning when {_OPTION} differs by group")
 
 
 def interval_words(interval: RequestedInterval, higher_is_better: bool) -> str:
-    """Write an interval in words, both ways of counting; of intervals by group, each with its group."""
+    """Describe an interval in words, as ranks and as percentiles; intervals by group with their groups."""
     from partialfair.data.groups import group_name
     from partialfair.data.intervals import as_interval_set, interval_text
 
@@ -162,7 +161,7 @@ def interval_words(interval: RequestedInterval, higher_is_better: bool) -> str:
 
 
 def interval_among(interval: IntervalLike, groups: Groups) -> IntervalLike:
-    """Return the interval without those of groups that are not among these."""
+    """Return the interval restricted to these groups."""
     if not isinstance(interval, dict):
         return interval
     return {label: interval[label] for label in groups.labels}

@@ -1,4 +1,4 @@
-"""A trained model as plain data for JSON: how its fit ended, its coefficients or the size of its trees."""
+"""A trained model as plain data for JSON: result of the fit, and coefficients or size of the trees."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from partialfair.training.result import FitResult, Population
 
 
 def model_record(model: TableModel) -> dict[str, Any]:
-    """Return how the fit of a model ended, and its parameters."""
+    """Return the result of the fit of a model, and its parameters."""
     result = model.classifier.result_
     fit = {
         "status": result.status.value,
         "satisfied": result.satisfied,
         "objective": result.objective,
         "max_violation": result.max_violation,
-        "exact_training_gap": result.gap,
+        "training_gap": result.gap,
         "infeasibility": result.infeasibility,
         "outside": outside_record(result),
         "population": None if result.population is None else _population_record(result.population),
@@ -31,7 +31,7 @@ def model_record(model: TableModel) -> dict[str, Any]:
         "passes": result.history[-1].passes,
         "seconds": result.history[-1].seconds,
         "tol": result.tol,
-        "certificate": {
+        "kkt_certificate": {
             "mu": result.kkt.mu,
             "distance": result.kkt.distance,
             "stationarity": result.kkt.stationarity,
@@ -43,10 +43,10 @@ def model_record(model: TableModel) -> dict[str, Any]:
 
 
 def _parameters_record(model: TableModel) -> dict[str, Any]:
-    """Return intercepts and coefficients by group, or how large the trees are."""
+    """Return intercepts and coefficients by group, or the size of the trees."""
     classifier: Any = model.classifier
     if classifier.takes_tables:
-        from partialfair.trees import ensemble_of
+        from partialfair.trees.ensembles import ensemble_of
 
         n_leaves = ensemble_of(classifier.estimator_).n_leaves
         kind = type(classifier.estimator_).__name__
@@ -83,7 +83,7 @@ def outside_record(result: FitResult) -> list[dict[str, Any]]:
 
 
 def _population_record(population: Population) -> dict[str, Any]:
-    """Return plain data for JSON; a model trained without a constraint has no gap that it was trained for."""
+    """Return plain data for JSON; the limit of an unconstrained model is null."""
     record = asdict(population)
     record["trained_max_gap"] = None if np.isinf(population.trained_max_gap) else population.trained_max_gap
     record["not_evaluated"] = [group_name(label) for label in population.not_evaluated]

@@ -1,7 +1,8 @@
 """Declare options of the command line: once, as fields of the dataclasses of `settings`.
 
-A field says everything about its option: type, flag, default, help and panel. From a dataclass of such fields
-`build_command` builds the function whose signature the parser reads; it calls the command with the settings.
+A field holds its option's type, flag, default, help and panel. From a dataclass of such fields
+`build_command` builds the function whose signature the parser reads. This function calls the command with
+the settings.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from typing import Annotated, Any, TypeVar, get_args
 import typer
 from typer.models import ArgumentInfo
 
-COLUMNS, REQUEST, EVALUATION = "Columns", "What is asked", "Who is judged, and how surely"
-FIT, OUTPUT = "The fit", "Output"
-"""Headings of the options in a command's help."""
+COLUMNS, REQUEST, EVALUATION = "Columns", "Interval and limit", "Evaluation"
+FIT, OUTPUT, EXPERT = "Model", "Output", "Expert options"
+"""Headings of the options in a command's help; the last is printed last."""
 
 
 # Choices, by the option that has them.
@@ -47,13 +48,16 @@ def option(
     Parameters
     ----------
     kind
-        What the parser reads: mostly the type of the field.
-    flag, help, panel
-        As it is typed, with a word that stands for its value; what ``--help`` says, and under which heading.
+        The type that the parser reads, in most cases the type of the field.
+    flag
+        The option as it is typed, followed by a word that stands for its value, such as ``--out DIR``.
+    help, panel
+        The text of ``--help``, and the heading under which it is printed.
     default
-        Of the field. Otherwise flags are False and what may be None is; other options are required.
+        The default of the field. Without it, flags default to False and optional types to None; other options
+        are required.
     read
-        From what the parser read to the value of the field; of choices, their text.
+        A function from the parsed value (the text, for choices) to the value of the field.
     limits
         ``min`` and ``max`` of a number.
     """
@@ -67,9 +71,9 @@ def option(
     return _declared(kind, parameter, default, read)
 
 
-def argument(kind: Any, help: str) -> Any:
+def argument(kind: Any, metavar: str, help: str) -> Any:
     """Declare a field of settings as an argument: a file, which the command opens itself."""
-    return _declared(kind, typer.Argument(readable=False, help=help), MISSING, None)
+    return _declared(kind, typer.Argument(readable=False, metavar=metavar, help=help), MISSING, None)
 
 
 def _declared(kind: Any, parameter: Any, default: Any, read: Callable[[Any], Any] | None) -> Any:
@@ -85,7 +89,7 @@ def build_command(
 ) -> Callable[..., None]:
     """Return the function that the parser calls: its parameters are the fields of the settings.
 
-    Arguments come in the order of their declaration; help lists options in the given order of names.
+    Arguments keep the order of their declaration. Help lists options in the given order of names.
     """
     declared: Any = settings
     # The parser assigns positional arguments in the order of parameters.
@@ -118,14 +122,14 @@ def build_command(
 
 
 def _parsed_default(declared: Any) -> Any:
-    """Return the default of a field as the parser would have read it: of what is read further, nothing."""
+    """Return the default of a field as a parsed value, or None if `read` converts parsed values."""
     kind = declared.metadata["kind"]
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind(declared.default or "none")
     return None if declared.metadata["read"] is not None else declared.default
 
 
-JSON_HELP = "Print JSON with a versioned schema instead of tables."
+JSON_HELP = "Print the record as JSON instead of tables."
 
 AsJson = Annotated[bool, typer.Option("--json", help=JSON_HELP, rich_help_panel=OUTPUT)]
-"""``--json`` of commands of other distributions, whose options are parameters of functions."""
+"""``--json`` for commands of other distributions, whose options are parameters of functions."""

@@ -1,9 +1,9 @@
-"""How commands speak and write: consoles, progress and JSON; files, all of them or none.
+"""Output of commands: consoles, progress, JSON, and files that are written atomically.
 
-Text in CSV files that spreadsheets would run is written so that they do not and read back as it was. A
-spreadsheet takes a cell that begins with ``=``, ``+``, ``-`` or ``@`` for a formula, whoever wrote it, and
-formulas open files and addresses. Such text gets an apostrophe, by which spreadsheets know text. So does text
-that has apostrophes before such a character already; hence taking one away gives the text back.
+Text in CSV files is escaped so that spreadsheets do not run it. A spreadsheet reads a cell that begins with
+``=``, ``+``, ``-`` or ``@`` as a formula, and formulas can open files and addresses. Such text gets an
+apostrophe in front, which marks text in spreadsheets. Text that has apostrophes before such a character also
+gets one, so that removing one apostrophe restores the text.
 """
 
 from __future__ import annotations
@@ -45,31 +45,31 @@ _logger = logging.getLogger("partialfair")
 
 
 class _Console(Console):
-    """A console that leaves a closed pipe to `printing`, and on which names from the data are only names."""
+    """A console that leaves closed pipes to `printing`, and makes control characters in the data visible."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print as usual, names made visible before lines are broken."""
+        """Print with visible control characters, which are replaced before lines are broken."""
         super().print(
             *(visible(one, lines=True) if isinstance(one, str) else one for one in objects), **options
         )
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Render as visible text; what rich itself sends to the terminal is no text."""
+        """Render as visible text, except for the control codes of rich itself."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(visible(segment.text, lines=True), segment.style)
 
 
 _WIDEST = 1000
-"""Characters of a line on which every table finds room."""
+"""A line length in characters that is enough for every table."""
 
 
 class PlainTable(Table):
-    """A table without lines, whose cells are made visible before their widths are measured.
+    """A table without lines; control characters are made visible before widths are measured.
 
-    Where it is wider than the terminal, columns with optional titles are left out, the last title first.
+    If the table is wider than the terminal, columns with optional titles are left out, the last title first.
     """
 
     def __init__(self, optional: Sequence[str] = ()) -> None:
@@ -77,18 +77,18 @@ class PlainTable(Table):
         self.optional = optional
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Render the columns for which there is room."""
+        """Render the columns that fit."""
         self.fit(console, options)
         yield from super().__rich_console__(console, options)
 
     def fit(self, console: Console, options: ConsoleOptions | None = None) -> list[str]:
-        """Leave out optional columns until there is room for all; return the titles of those that stay."""
+        """Leave out optional columns until the others fit; return the titles of the remaining columns."""
         options = options or console.options
         for title in reversed(self.optional):
             if self.__rich_measure__(console, options.update(width=_WIDEST)).maximum <= options.max_width:
                 break
             self.columns = [column for column in self.columns if column.header != title]
-        # Rich looks cells up by the place of their column.
+        # Rich finds cells by the index of their column.
         for place, column in enumerate(self.columns):
             column._index = place
         return [str(column.header) for column in self.columns]
@@ -99,28 +99,28 @@ class PlainTable(Table):
 
 
 def console() -> Console:
-    """Return a console for standard output, wide enough for its tables when it is not a terminal.
+    """Return a console for standard output; without a terminal it is wide enough for all tables.
 
-    It takes no markup: names from the data are printed as they are.
+    Markup is disabled: names from the data are printed unchanged.
     """
     width = None if sys.stdout.isatty() else 120
     return _Console(markup=False, emoji=False, highlight=False, width=width)
 
 
 def echo(text: str, *, err: bool = False) -> None:
-    """Print lines of text, visible; JSON is so already."""
-    with suppress(BrokenPipeError) if err else nullcontext():  # of standard output `printing` hears
+    """Print lines of text with visible control characters."""
+    with suppress(BrokenPipeError) if err else nullcontext():  # `printing` handles standard output
         typer.echo(visible(text, lines=True), err=err)
 
 
 def echo_data(text: str) -> None:
-    """Print data, to the last byte where it goes to a file or to another program."""
+    """Print data, unchanged unless standard output is a terminal."""
     typer.echo(visible(text, lines=True) if sys.stdout.isatty() else text, nl=False)
 
 
 @contextmanager
 def printing() -> Iterator[None]:
-    """Print to a reader that may go away, as ``| head`` does; the exit code still tells the verdict."""
+    """Print to a reader that may close the pipe, as ``| head`` does; the exit code remains correct."""
     try:
         yield
         sys.stdout.flush()
@@ -130,9 +130,9 @@ def printing() -> Iterator[None]:
 
 @contextmanager
 def step(message: str) -> Iterator[Callable[[str], None]]:
-    """Show what is being done: a spinner on a terminal, a log line elsewhere; always on standard error.
+    """Show progress on standard error: a spinner on a terminal, log lines elsewhere.
 
-    Yields a function that says how far it is; elsewhere it is heard every ten seconds.
+    Yields a function that reports progress; without a terminal it logs at most every ten seconds.
     """
     terminal = _Console(stderr=True)
     message = message_text(message)
@@ -145,7 +145,7 @@ def step(message: str) -> Iterator[Callable[[str], None]]:
 
 
 class _AboveSpinner(logging.Handler):
-    """Prints log lines above a spinner, which they would break."""
+    """Prints log lines above a spinner, which they would otherwise overwrite."""
 
     def __init__(self, terminal: Console) -> None:
         super().__init__()
@@ -175,15 +175,15 @@ class _Seldom:
         self.message, self.last = message, time.monotonic()
 
     def __call__(self, progress: str) -> None:
-        # Logs of long fits stay short.
+        # This keeps logs of long fits short.
         if time.monotonic() - self.last >= 10:
             self.last = time.monotonic()
             _logger.info("%s: %s", self.message, progress)
 
 
 def command_name() -> str:
-    """How this program is called: as a module, by name where the shell finds it, else by its path."""
-    if Path(sys.argv[0]).name == "__main__.py":  # of ``python -m partialfair``, which is no program itself
+    """Return the command that runs this program: as a module, by name if the shell finds it, or by path."""
+    if Path(sys.argv[0]).name == "__main__.py":  # ``python -m partialfair``
         python = Path(sys.executable).name
         if (known := shutil.which(python)) is None or not os.path.samefile(known, sys.executable):
             python = sys.executable
@@ -192,17 +192,17 @@ def command_name() -> str:
 
 
 def note(message: str) -> None:
-    """Say on standard error what may surprise, for commands whose standard output is data."""
+    """Print a note on standard error, for commands whose standard output is data."""
     _logger.warning("note: %s", message)
 
 
 def note_line(note: str) -> Text:
-    """Return a note as it is printed."""
+    """Return a note with its style."""
     return Text.assemble(("note:", "yellow"), f" {message_text(note)}")
 
 
 def json_text(record: Mapping[str, Any]) -> str:
-    """Return strict JSON: what is undefined or infinite is null."""
+    """Return strict JSON, with null for undefined and infinite numbers."""
     return json_visible(json.dumps(_finite(record), indent=2, ensure_ascii=False, allow_nan=False))
 
 
@@ -231,36 +231,36 @@ _OPTIONS = (
     (r"\bmax_knots\b", "--max-knots"),
     (r"\bscore_range\b", "--score-range"),
     (r"\bconstraint_threshold\b", "--threshold"),
-    (r"\braise max_gap, widen\b", "allow a wider gap, widen"),
+    (r"\braise max_gap, widen\b", "raise the limit, widen"),
     (r"\braise time_limit\b", "raise --time-limit"),
     (r"\badd smaller max_gaps\b", "add smaller --max-gaps"),
 )
-"""Parameters as the library's messages write them, and the options that set them."""
+"""Parameters in the library's messages, and the options that set them."""
 
 
 def as_options(message: str) -> str:
-    """Return a message that names options where the library names parameters."""
+    """Replace names of parameters in a message of the library by options."""
     for parameter, option in _OPTIONS:
         message = re.sub(parameter, option, message)
     return message
 
 
 Content: TypeAlias = "str | bytes | Callable[[], Figure]"
-"""Of a file; figures are drawn when they are called."""
+"""The content of a file; figures are drawn when they are called."""
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """Where a command writes, known before it begins.
+    """The files that a command writes, known before it begins.
 
     Attributes
     ----------
     directory
-        Of ``--out``, if any.
+        The directory of ``--out``, if any.
     names
-        All that may be written there; the last is the record, which tells what belongs together.
+        All files that may be written there; the last is the record, which lists the files of the run.
     report, memo
-        The page of ``--report``, and the paragraph of ``--memo``, if any.
+        The HTML report of ``--report``, and the paragraph of ``--memo``, if any.
     """
 
     directory: Path | None
@@ -269,7 +269,7 @@ class Outputs:
     memo: Path | None = None
 
     def check(self, *inputs: Path) -> None:
-        """Refuse, before any work, what cannot be written, what cannot be drawn, and what is an input."""
+        """Raise an error, before any work, if a file cannot be written or drawn, or is an input."""
         targets: list[Path] = []
         if self.directory is not None:
             require("matplotlib", extra="cli", purpose="drawing")
@@ -291,18 +291,18 @@ class Outputs:
         page: Callable[[], str],
         memo: Callable[[], str] | None = None,
     ) -> Mapping[str, Any]:
-        """Draw everything, then write everything, the record last.
+        """Draw all figures, then write all files, the record last.
 
         Returns
         -------
         record
-            As it was written: with ``files``, the digests of the others in the directory.
+            The record as written, with the digests of the other files in ``files``.
         """
         made = {path: text for path, text in ((self.report, page), (self.memo, memo)) if path and text}
         if self.directory is None and not made:
             return record
         with step(f"writing to {self.directory or ', '.join(map(str, made))}"):
-            # Everything is made before anything is written.
+            # All contents are computed before the first file is written.
             pages = {path: _bytes(text()) for path, text in made.items()}
             if self.directory is None:
                 write_files(pages)
@@ -311,7 +311,7 @@ class Outputs:
             if not contents.keys() <= {*self.names}:
                 raise ValueError(f"{[*contents]} are not all among the names that were checked, {self.names}")
             inside = {path.name: content for path, content in pages.items() if self._holds(path)}
-            # Digests tell which files belong to one run (see `utils.files.check_set`).
+            # Digests identify the files of one run (see `utils.files.check_set`).
             record = {**record, "files": digests({**contents, **inside})}
             members = {self.directory / name: content for name, content in contents.items()}
             last = self.directory / self.names[-1]
@@ -333,7 +333,7 @@ class Outputs:
 
 
 def announce(outputs: Outputs, record: Mapping[str, Any]) -> None:
-    """Say what was written, and what another run of the command left there."""
+    """Print which files were written, and which files of an earlier run remain."""
     if outputs.directory is not None:
         written = [*record["files"], outputs.names[-1]]
         echo(f"\nwritten to {outputs.directory}: {', '.join(written)}")
@@ -341,7 +341,7 @@ def announce(outputs: Outputs, record: Mapping[str, Any]) -> None:
             name for name in outputs.names if name not in written and (outputs.directory / name).exists()
         ]
         if older:
-            echo(f"of an earlier run, and left as it was: {', '.join(older)}")
+            echo(f"left unchanged from an earlier run: {', '.join(older)}")
     if outputs.report is not None:
         echo(f"\nopen in a browser: {outputs.report}")
     if outputs.memo is not None:
@@ -349,7 +349,7 @@ def announce(outputs: Outputs, record: Mapping[str, Any]) -> None:
 
 
 def check_directory(out: Path) -> None:
-    """Refuse, before any work, an output directory that cannot be one."""
+    """Raise an error, before any work, if the output directory cannot be created."""
     existing = next(parent for parent in (out, *out.absolute().parents) if parent.exists())
     if not existing.is_dir():
         raise InputError(f"--out {out} cannot be made a directory, because {existing} is not one")
@@ -366,28 +366,27 @@ def _bytes(content: Content) -> bytes:
 
 
 def png(figure: Figure) -> bytes:
-    """Draw a figure, close it, and return the picture."""
+    """Draw a figure as PNG, and close it."""
     from matplotlib import pyplot
 
     drawn = io.BytesIO()
     with warnings.catch_warnings():
-        # A name in letters that the font lacks is drawn as boxes; the tables have it.
+        # Letters that the font lacks are drawn as boxes; the tables have the full names.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         figure.savefig(drawn, format="png", dpi=140, bbox_inches="tight")
     pyplot.close(figure)
     return drawn.getvalue()
 
 
-# The wide signs are read as the others in some languages, and what follows a tab or a line break by some
-# programs.
+# Some languages treat full-width signs as formulas, and some programs text after a tab or a line break.
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def csv_text(frame: pd.DataFrame, *, index: bool = False) -> str:
-    """Return a table as CSV; of text cells, names of columns and row names none is a formula.
+    """Return a table as CSV in which no text cell, column name or row name is a formula.
 
-    Numbers stay numbers, negative ones too, and the commands read the text back as it was.
+    Negative numbers stay numbers, and the commands restore the original text.
     """
     import pandas as pd
 
@@ -403,20 +402,20 @@ def csv_text(frame: pd.DataFrame, *, index: bool = False) -> str:
     text = str(safe.to_csv(index=index))
     if "\r" not in text:
         return text
-    # Before 3.13 Python quotes a line feed but no carriage return, at which readers end the row as well.
+    # Before 3.13 Python quotes line feeds but not carriage returns, at which readers also end a row.
     return str(safe.to_csv(index=index, quoting=csv.QUOTE_NONNUMERIC))
 
 
 def escape_formula(text: str) -> str:
-    """Return text as it is written; what looks like a number is no formula."""
+    """Return text with an apostrophe if it looks like a formula and is not a number."""
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
 def restore_texts(texts: Sequence[str]) -> dict[str, str]:
-    """Return what different texts of one column were before they were written.
+    """Return the original texts of the distinct texts of one column.
 
-    Where one of them would have been written otherwise, they come from elsewhere, and are left as they are:
-    different texts stay different.
+    If `escape_formula` would not give all of these texts, another program wrote them, and they are unchanged:
+    distinct texts stay distinct.
     """
     before = {
         text: text[1:] if text.startswith("'") and escape_formula(text[1:]) == text else text

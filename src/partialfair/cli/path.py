@@ -1,4 +1,4 @@
-"""``partialfair path``: models from loose to strict on one table, and the frontier that they make."""
+"""``partialfair path``: models for several limits on one table, and the frontier of accuracy and gap."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from partialfair.data.groups import group_name
 from partialfair.data.intervals import require_interval
 from partialfair.estimators.path import FairnessPath, PathPoint
 from partialfair.exceptions import InputError
-from partialfair.metrics import ReportRow
 from partialfair.metrics.catalogue import METRICS
+from partialfair.metrics.report import ReportRow
 from partialfair.persistence import model_bytes
 from partialfair.report.pages import path_page
 from partialfair.report.sections import gap_cells, interval_title, notes_section, settings_section
@@ -35,28 +35,28 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FILES = (MODEL, "path.csv", HELD_OUT_FILE, OUT_OF_FOLD_FILE, "frontier.png", "path.json")
-"""What ``--out`` writes, the record last."""
+"""The files of ``--out``, the record last."""
 
 
 @dataclass(frozen=True, eq=False)
 class Frontier:
-    """The models of a table, and which of them was chosen.
+    """The models of a table, and the chosen one.
 
     Attributes
     ----------
     lines
-        One line per model, as `FairnessPath.to_frame` gives them.
+        One line per model, as in `FairnessPath.to_frame`.
     chosen
-        The best of those whose gap is small enough; None if that was not requested, or if there is none.
+        The best validated model; None without ``--best``, or if no model qualifies.
     refusal
-        Why there is none, though it was requested.
+        Why no model qualifies for ``--best``.
     after
-        The model that the one without a constraint is compared with: the one that was chosen, else the
-        strictest that satisfies its limit in training.
+        The model that is compared with the unconstrained one: the chosen model, or else the one with the
+        smallest limit that it satisfies in training.
     change
-        What it changed on the rows that models are evaluated on.
+        What this model changed on the rows on which models are evaluated.
     notes
-        What may surprise.
+        Warnings and remarks.
     """
 
     settings: PathSettings
@@ -71,7 +71,7 @@ class Frontier:
 
     @property
     def headline(self) -> str:
-        """What was trained, and on what."""
+        """A description of the target, the rows and the interval."""
         title = METRICS[self.settings.metric].title
         coverage = self.models.report(self.models.points[-1], self.settings.confidence).exclusions
         covered = f"; {self.models.evaluated_on}: {coverage}" if coverage else ""
@@ -79,21 +79,21 @@ class Frontier:
 
     @property
     def interval(self) -> IntervalLike:
-        """What the models are evaluated on; the fits know what "auto" chose."""
+        """The interval on which models are evaluated; for "auto", the one that the fits chose."""
         return require_interval(self.models.points[-1].constraint.interval)
 
     @property
     def excluded(self) -> list[str]:
-        """Names of groups that are too small for the constraint, whose rows count in the loss only."""
+        """Names of groups that are too small for the constraint; their rows count in the loss only."""
         return [group_name(label) for label in self.models.points[-1].model.result_.small_groups]
 
     @cached_property
     def content(self) -> bytes | None:
-        """The chosen model as its file holds it; on new data it does what ``--best`` requests."""
+        """The content of the file of the chosen model."""
         return None if self.chosen is None else model_bytes(self.prepared.model(self.chosen.model, True))
 
     def record(self) -> dict[str, Any]:
-        """Return plain data for JSON; the schema's number changes when a reader would have to."""
+        """Return plain data for JSON; an incompatible change increases the number of the schema."""
         models = [
             {
                 **line,
@@ -110,25 +110,25 @@ class Frontier:
             "model": None if self.chosen is None else MODEL,
             **self.prepared.record(self.interval, self.excluded),
             "models": models,
-            "refusal": self.refusal,
-            "compared_with_the_first": self.models.points.index(self.after),
+            "no_model_reason": self.refusal,
+            "compared_model": self.models.points.index(self.after),
             **self.change.record(),
             "notes": [*self.notes.general, *self.notes.fits],
         }
 
     def files(self) -> dict[str, Content]:
-        """Return what ``--out`` writes with the record."""
+        """Return the files of ``--out`` besides the record."""
         model = {} if self.content is None else {MODEL: self.content}
         return {
             **model,
-            # No constraint is an empty cell: spreadsheets take inf for text.
+            # The unconstrained model has an empty cell: spreadsheets would read inf as text.
             "path.csv": csv_text(self.lines.replace({"max_gap": {float("inf"): float("nan")}})),
             HELD_OUT_FILE if self.models.folds is None else OUT_OF_FOLD_FILE: self._scored(),
             "frontier.png": self._picture,
         }
 
     def _scored(self) -> str:
-        """Return the rows held out or in folds, and how every model scores them; ``audit`` reads it."""
+        """Return the held-out or out-of-fold rows with the scores of all models; ``audit`` reads the file."""
         points = self.models.points
         one_alpha = len({point.alpha for point in points}) == 1
         scores = {
@@ -139,7 +139,7 @@ class Frontier:
         return csv_text(self.prepared.scored(scores))
 
     def page(self) -> str:
-        """Return the interactive page; the model of "After" is shown first."""
+        """Return the HTML report; it opens with the model of "After"."""
         rows = f"{self.models.evaluated_on.replace(' ', '-')} rows"
         difference = self.change.difference
         return path_page(
@@ -160,11 +160,11 @@ class Frontier:
         )
 
     def table(self) -> PlainTable:
-        """Return one line per model, the one without a constraint first, the chosen one marked."""
+        """Return one line per model, the unconstrained one first; an arrow marks the chosen one."""
         settings = self.settings
         # One penalty for all models needs no column.
         several = self.lines["alpha"].nunique() > 1
-        # Narrow terminals do without the last of these.
+        # This column is left out of narrow terminals.
         table = PlainTable(optional=("seconds",))
         table.add_column("")
         for title in (
@@ -187,7 +187,7 @@ class Frontier:
                 *gap_cells(self._gap(point), settings.metric),
                 f"{fixed(point.score)} ± {fixed(point.error)}",
                 f"{point.seconds:.1f}",
-                _promise(point),
+                _outcome(point),
             )
         return table
 
@@ -200,7 +200,7 @@ class Frontier:
         return cast("Figure", drawn.figure)
 
     def print(self, out: Console) -> None:
-        """Print the readable report, what was chosen first."""
+        """Print the report, the chosen model first."""
         settings, chosen = self.settings, self.chosen
         out.print(Text.assemble((str(self.prepared.path), "bold"), f": {self.headline}\n"))
         if chosen is not None:
@@ -222,11 +222,11 @@ class Frontier:
 
     @property
     def sides(self) -> tuple[PathPoint, PathPoint]:
-        """The model without a constraint, and the one it is compared with."""
+        """The unconstrained model, and the one that is compared with it."""
         return self.models.points[0], self.after
 
     def print_before_after(self, out: Console) -> None:
-        """Print how good the two models that are compared are, their gaps, and by how much these differ."""
+        """Print the accuracy and the gaps of the two models, and the difference of the gaps."""
         settings = self.settings
         sides = tuple(
             Side(
@@ -241,8 +241,8 @@ class Frontier:
         print_before_after(out, sides, settings.metric, rows, self.change)
 
 
-def _promise(point: PathPoint) -> str:
-    """Say whether the constraint is satisfied in training; how a fit ended where it had none to satisfy."""
+def _outcome(point: PathPoint) -> str:
+    """Return whether the constraint is satisfied in training, or else the status of the fit."""
     satisfied = point.model.result_.satisfied
     if satisfied is None:
         return "" if point.unconstrained else str(point.model.result_.status).replace("_", " ")
@@ -250,15 +250,15 @@ def _promise(point: PathPoint) -> str:
 
 
 def trace(settings: PathSettings, *, shown: float | None = None) -> Frontier:
-    """Read, split and encode; fit a model for every gap and penalty; choose.
+    """Read, split and encode; fit a model for every limit and penalty; choose.
 
-    The model with the limit ``shown``, if given, is the one that the unconstrained model is compared with.
+    If ``shown`` is given, the model with this limit is compared with the unconstrained one.
     """
-    # Stated before the table is read, so that what no constraint allows raises at once.
+    # Built before the table is read, so that invalid settings raise at once.
     estimator = build_estimator(settings)
     prepared = prepare(settings, estimator)
     notes = Notes(general=[*prepared.notes])
-    # Small groups that were to be merged are one group by now.
+    # Prepared rows have their small groups merged already.
     small_groups = "list" if settings.small_groups == "merge" else settings.small_groups
     with notes.collecting():
         models = fit_path(
@@ -273,21 +273,21 @@ def trace(settings: PathSettings, *, shown: float | None = None) -> Frontier:
         if settings.alphas[0] == AUTO:
             notes.general.append(chosen_alpha_note(models.points[0].model))
         if settings.decision_threshold == "tune":
-            notes.general.append("each model decides at a threshold of its own, tuned on training rows")
+            notes.general.append("each model has its own decision threshold, tuned on training rows")
         with step("measuring gaps"):
-            # Reports of all models are made here and remembered by the path.
+            # The path caches the reports of all models, which are made here.
             lines = models.to_frame(settings.confidence)
         chosen, refusal = None, None
         if settings.best is not None:
             try:
-                # Its confidence is that of the choice among all models.
+                # Its confidence is corrected for the choice among all models.
                 model = models.best(settings.best, settings.confidence)
                 chosen = next(point for point in models.points if point.model is model)
             except InputError as error:
                 refusal = as_options(str(error))
         after = chosen or _compared_model(models, shown)
         with step("comparing gaps"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the reports have said what may surprise
+            warnings.simplefilter("ignore")  # the reports have issued the same warnings
             first, confidence = models.points[0], settings.confidence
             difference = models.compare(first, after, confidence)[settings.metric]
             before, final = (models.report(point, confidence) for point in (first, after))
@@ -296,7 +296,7 @@ def trace(settings: PathSettings, *, shown: float | None = None) -> Frontier:
 
 
 def _compared_model(models: FairnessPath, shown: float | None) -> PathPoint:
-    """Return the strictest model that satisfies its limit in training, else the strictest; or that shown."""
+    """Return the model with limit ``shown``, else the smallest limit, of feasible models if there are any."""
     constrained = [point for point in models.points if shown in (None, point.max_gap)]
     constrained = [point for point in constrained if not point.unconstrained]
     satisfied = [point for point in constrained if point.model.result_.satisfied is not False]

@@ -1,4 +1,4 @@
-"""Pictures of scores that several commands draw."""
+"""Figures of scores that several commands draw."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from matplotlib import pyplot
 
-from partialfair.metrics import FairnessReport
 from partialfair.metrics.map import groups_curve
-from partialfair.plotting import plot_rank_curve
+from partialfair.metrics.report import FairnessReport
+from partialfair.plotting.ranks import plot_rank_curve
 from partialfair.plotting.scores import plot_group_densities
 from partialfair.utils.text import visible
 from partialfair.utils.typing import IntervalLike
@@ -23,12 +23,12 @@ _CURVE_POINTS = 2000
 def draw_rank_curves(reports: Mapping[str, FairnessReport], interval: IntervalLike) -> Figure:
     """Draw the rank curves of several models side by side.
 
-    Groups are drawn against the largest, whose ranks are the most certain.
+    Groups are compared with the largest group, whose ranks have the smallest errors.
     """
     first = next(iter(reports.values()))
     reference = max(first.groups, key=lambda group: group.n_effective).group
     n = len(reports)
-    many = len(first.groups) > 6  # then the legend stands beside
+    many = len(first.groups) > 6  # the legend then stands next to the axes
     size = (n * (7.8 if many else 4.6), 4.8) if n > 1 else None
     figure, axes = pyplot.subplots(1, n, figsize=size, squeeze=False, layout="constrained")
     for ax, (name, report) in zip(axes[0], reports.items(), strict=True):
@@ -39,11 +39,11 @@ def draw_rank_curves(reports: Mapping[str, FairnessReport], interval: IntervalLi
 
 
 def draw_densities(report: FairnessReport) -> Figure:
-    """Draw how the scores of each group are distributed."""
+    """Draw the score density of each group."""
     figure: Figure = plot_group_densities(report.scored, threshold=report.threshold)[0].figure
     return figure
 
 
 def shared_interval(interval: IntervalLike) -> IntervalLike | None:
-    """Return the interval to shade on axes that the groups share; intervals by group have none."""
+    """Return the interval to shade in figures with one axis for all groups; None for intervals by group."""
     return None if isinstance(interval, dict) else interval

@@ -33,7 +33,7 @@ _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d+)?([eE][+-]?\d{1,2})?")
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """A table with scores, whether its other cells are text as written, and what was strange about it."""
+    """A table with scores, whether its other cells are text as in CSV files, and notes."""
 
     model_path: Path
     path: Path
@@ -44,7 +44,7 @@ class Prediction:
 
     @property
     def selected(self) -> int:
-        """How many rows are classified as positive."""
+        """Number of rows that are classified as positive."""
         return int((self.table["score"] > self.model.classifier.decision_threshold_).sum())
 
     def record(self, out: Path) -> dict[str, Any]:
@@ -64,41 +64,41 @@ class Prediction:
 
 
 def find_model(path: Path) -> list[Path]:
-    """Return the file of a model, and what else must not be written over.
+    """Return the file of a model, and other files that must not be overwritten.
 
-    In a directory of ``train`` or ``path`` that is the model its record names, with the files of its set.
+    In a directory of ``train`` or ``path``, the record names the model and the other files of the run.
     """
     if not path.is_dir():
         return [path]
-    # A directory is known by its record, which names the model and the digests of the set.
+    # The record names the model and the digests of the files.
     names = [name for name in _RECORDS if (path / name).is_file()]
     if not names:
-        raise InputError(f"{path} is a directory with neither {' nor '.join(_RECORDS)}; name a model's file")
+        raise InputError(f"{path} is a directory with neither {' nor '.join(_RECORDS)}; name a model file")
     if len(names) > 1:
-        raise InputError(f"{path} holds {' and '.join(names)}, of two commands; name the model's file")
+        raise InputError(f"{path} holds {' and '.join(names)}, of two commands; name the model file")
     record_path = path / names[0]
-    # Refuses a set of which a file is missing or of another run.
+    # Raises an error if a file is missing or belongs to another run.
     record = check_set(path, names[0])
     model = record.get("model")
     if model is None:
-        reason = record.get("refusal")
-        what = f"none qualified: {reason}" if isinstance(reason, str) else "it was run without --best"
+        reason = record.get("no_model_reason")
+        what = f"none qualified ({reason})" if isinstance(reason, str) else "it was run without --best"
         raise InputError(
-            f"{record_path} tells of no model that partialfair path saved, as {what}; run it again with a "
-            "--best that some model reaches, or partialfair train with one --max-gap"
+            f"{record_path} names no model: partialfair path saved none, because {what}; run it again with a "
+            "larger --best, or partialfair train with one --max-gap"
         )
     if not is_file_name(model):
-        raise InputError(f"{record_path} is damaged: its model is not a file beside it")
-    # Nothing of the set may be written over.
+        raise InputError(f"{record_path} is damaged: its model is not a file of the same directory")
+    # No file of the run may be overwritten.
     members = [path / name for name in record.get("files", {}) if name != model]
     return [path / model, record_path, *members]
 
 
 def check_target(out: Path, inputs: Sequence[Path], suffixes: Sequence[str], flag: str = "") -> None:
-    """Refuse, before any work, a file that cannot be written, or that is one of the inputs."""
+    """Raise an error, before any work, if a file cannot be written or is one of the inputs."""
     if out.is_dir():
         example = {".csv": "scores.csv", ".onnx": "model.onnx"}[suffixes[0]]
-        raise InputError(f"{flag}{out} is a directory; name a file, {out / example} say")
+        raise InputError(f"{flag}{out} is a directory; name a file, such as {out / example}")
     if out.suffix.lower() not in suffixes:
         raise InputError(f"{flag}{out} must end in {' or '.join(suffixes)}")
     if out.suffix.lower() == ".parquet":
@@ -109,7 +109,7 @@ def check_target(out: Path, inputs: Sequence[Path], suffixes: Sequence[str], fla
 
 
 def predict(settings: PredictSettings) -> Prediction:
-    """Score the rows of a table; a model whose constraint is not satisfied only where options allow it."""
+    """Score the rows of a table; an infeasible model raises an error without ``--allow-infeasible``."""
     path = settings.file
     model_path, *others = find_model(settings.model)
     if settings.out is not None:
@@ -118,15 +118,15 @@ def predict(settings: PredictSettings) -> Prediction:
         model = load_model(model_path)
     if not isinstance(model, TableModel):
         raise InputError(
-            f"{model_path} holds a {type(model).__name__}, which takes features and no tables; predict needs "
-            "a model of partialfair train or path, others are used from Python, with load_model"
+            f"{model_path} holds a {type(model).__name__}, which needs features and cannot read tables; "
+            "predict needs a model of partialfair train or path; use others from Python, with load_model"
         )
     if not settings.allow_infeasible:
         refuse_infeasible(model, model_path, "scores with it")
     with step(f"reading {path}"):
         table, is_text = read_table(path, model.needed)
     present = list(table.columns)
-    # Without --keep the columns that identify a row, its group and its label stay.
+    # Without --keep only ids, groups and target are kept.
     identifying = {*model.ids, *(group.name for group in model.groups), model.target}
     columns = present if settings.keep else [name for name in present if name in identifying]
     taken = [name for name in _ADDED if name in columns]
@@ -134,19 +134,19 @@ def predict(settings: PredictSettings) -> Prediction:
         raise InputError(f"{path} has a column {taken[0]!r}, which predict would write; rename it")
     with step(f"scoring {len(table):,} rows"):
         scores = model.decision_function(table)
-        # Decisions are labels as the training table wrote them.
+        # Decisions are labels as in the training table.
         added = {
             "score": scores,
             "probability": model.predict_proba(table)[:, 1],
             "decision": model.decide(scores),
         }
-    # What scoring had to assume.
+    # Notes on levels that training did not contain.
     notes = tuple(model.unseen_levels(table))
     return Prediction(model_path, path, model, table[columns].assign(**added), is_text, notes)
 
 
 def refuse_infeasible(model: Any, path: Path, then: str) -> None:
-    """Refuse a model that violates its constraint, whatever its name; say what --allow-infeasible does."""
+    """Raise an error for a model that violates its constraint, whatever the name of its file."""
     is_table_model = isinstance(model, TableModel)
     result: Any = getattr(model.classifier if is_table_model else model, "result_", None)
     satisfied = model.satisfied if is_table_model else None
@@ -154,16 +154,14 @@ def refuse_infeasible(model: Any, path: Path, then: str) -> None:
         satisfied = getattr(result, "satisfied", None)
     if satisfied is False:
         allowed = ", ".join(f"{constraint.max_gap:g}" for constraint in result.constraints)
-        reason = f"its gap in training is {result.gap:.3g}, and at most {allowed} was asked for"
+        reason = f"its training gap is {result.gap:.3g}, limit {allowed}"
         if result.population is not None:
             reason = result.population.sentence
-        raise InputError(
-            f"{path} does not keep its promise: {reason}; --allow-infeasible {then} all the same"
-        )
+        raise InputError(f"{path} is an infeasible model: {reason}; --allow-infeasible {then} nevertheless")
 
 
 def write(scored: Prediction, out: Path) -> None:
-    """Write the scores as CSV or Parquet; floats are written so that they are read back exactly."""
+    """Write the scores as CSV or Parquet; floats are written with all their digits."""
     content = io.BytesIO()
     if out.suffix.lower() == ".parquet":
         _infer_types(scored).to_parquet(content, index=False)
@@ -173,13 +171,13 @@ def write(scored: Prediction, out: Path) -> None:
 
 
 def _infer_types(scored: Prediction) -> pd.DataFrame:
-    """Return the table with the types of the input, or where that is text with what the text says.
+    """Return the table with the types of the input; text columns of CSV files get inferred types.
 
     Decisions have the type of the target.
     """
     table = scored.table.copy(deep=False)
     if scored.is_text:
-        # CSV files have no types: infer them, so that Parquet has numbers.
+        # CSV files have no types: infer them, so that Parquet files have numbers.
         for name in table.columns.difference(list(_ADDED)):
             table[name] = _infer_type(table[name])
     target = table.get(scored.model.target)
@@ -194,11 +192,11 @@ def _infer_types(scored: Prediction) -> pd.DataFrame:
 
 
 def _infer_type(column: pd.Series) -> pd.Series:
-    """Return text as the numbers or truth values that all its cells are, else as it is.
+    """Convert text to numbers or booleans if all cells can be converted exactly.
 
-    Codes such as 007 stay text, and so do whole numbers that would not be exact.
+    Codes such as 007 stay text, and so do whole numbers that floats would round.
     """
-    # Each different cell is looked at once.
+    # Each distinct cell is checked once.
     different = column.dropna().unique().tolist()
     gaps = bool(column.isna().any())
     if not different:
@@ -223,12 +221,12 @@ class Export:
 
     @property
     def inputs(self) -> list[tuple[str, str]]:
-        """Names of the inputs, and what they hold."""
+        """Names and types of the inputs."""
         return [(value.name, _type_of(value)) for value in self.proto.graph.input]
 
     @property
     def outputs(self) -> list[tuple[str, str]]:
-        """Names of the outputs, and what they hold."""
+        """Names and types of the outputs."""
         return [(value.name, _type_of(value)) for value in self.proto.graph.output]
 
     def record(self) -> dict[str, Any]:
@@ -244,7 +242,7 @@ class Export:
 
 
 def export(settings: ExportSettings) -> Export:
-    """Write a saved model as ONNX; one whose constraint is not satisfied only where options allow it."""
+    """Write a saved model as ONNX; an infeasible model raises an error without ``--allow-infeasible``."""
     from partialfair.onnx import to_onnx
 
     out = settings.out
@@ -260,7 +258,7 @@ def export(settings: ExportSettings) -> Export:
 
 
 def _type_of(value: ValueInfoProto) -> str:
-    """Return what a value holds, ``double (n, 8)``."""
+    """Return the type and shape of a value, ``double (n, 8)``."""
     from onnx import TensorProto
 
     held = value.type.tensor_type

@@ -1,6 +1,6 @@
-"""What ``train`` and ``path`` begin with: a table read, split into parts, checked and encoded.
+"""The first steps of ``train`` and ``path``: a table is read, split into parts, checked and encoded.
 
-Rows are held as `Samples`: groups are encoded once, before the split, and every part takes its rows there.
+Rows are stored as `Samples`. Groups are encoded once, before the split.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ from partialfair.cli.options import Models
 from partialfair.cli.output import step
 from partialfair.cli.screening import note_answers, note_protected_columns
 from partialfair.cli.settings import MAX_GROUPS, TableFitSettings
-from partialfair.constraints import Constraint
-from partialfair.constraints.base import effective_sizes
+from partialfair.constraints.base import Constraint, effective_sizes
 from partialfair.data.groups import Groups, enough
 from partialfair.data.intervals import intervals_by_group
 from partialfair.data.samples import Samples, draw_folds, draw_rows
@@ -61,23 +60,23 @@ from partialfair.tables import (
     tree_features,
     unseen_levels,
 )
-from partialfair.training import check_groups, group_constraints
 from partialfair.training.result import CHOSEN_IN_TRAINING
+from partialfair.training.statement import check_groups, group_constraints
 from partialfair.utils.text import listed
 from partialfair.utils.typing import Floats, IntervalLike, Ints
 
 TRAINING, HELD_OUT = "training", "held out"
 OUT_OF_FOLD: Literal["out of fold"] = "out of fold"
-"""Parts of the rows; the last, which ``--cv`` evaluates, is all of them."""
+"""Parts of the rows; the last one, which ``--cv`` evaluates, contains all rows."""
 
 _CHOSEN_ON_ALL_ROWS = (
-    "the interval was chosen for its wide gap on all rows, those that models are judged on among them: the "
-    "gap without a constraint looks a little too wide there"
+    "the interval was chosen for its large gap on all rows, including those on which models are evaluated: "
+    "the gap of the unconstrained model is slightly overestimated there"
 )
-"""What ``--interval auto`` means for gaps out of fold."""
+"""The note on gaps out of fold with ``--interval auto``."""
 
 _PACKAGES = ("partialfair", "numpy", "scipy", "scikit-learn", "pandas", "numba", "piqp", "clarabel")
-"""Whose versions a result depends on; of the solvers of quadratic programs one is enough."""
+"""Packages whose versions affect results; one solver of quadratic programs is enough."""
 
 _logger = logging.getLogger("partialfair")
 
@@ -93,23 +92,23 @@ class Prepared:
     settings, group_columns
         What was requested, and the columns that hold the group.
     interval
-        The interval requested, by labels of groups where it differs by group.
+        The requested interval, keyed by labels of groups if it differs by group.
     labels
         The two values of the target; the second is the positive one.
     columns
-        The columns that features are made of, as the training rows show them.
+        The columns of the features, with statistics of the training rows.
     parts
-        Rows "training" and, if any, "held out"; or with folds "out of fold", which are the same.
+        Rows "training" and, if any, "held out"; with folds "out of fold", which are the same rows.
     unseen
-        Of the rows held out or in folds: their number in the file, from 1, and columns that identify them.
+        Row numbers in the file, from 1, and identifying columns of the rows held out or in folds.
     folds : (n,)
-        The fold of every row; None without.
+        The fold of every row; None without folds.
     constraint
-        What bounds the gap, or without a constraint what the model is evaluated by.
+        The constraint, or for an unconstrained model the one whose metric evaluates it.
     merged
-        Names of the small groups that are one group now.
+        Names of the small groups that were merged.
     notes
-        What may surprise.
+        Warnings and remarks.
     """
 
     path: Path
@@ -132,7 +131,7 @@ class Prepared:
         return TableModel(target, self.labels, self.columns, self.group_columns, ids, classifier, satisfied)
 
     def record(self, interval: IntervalLike, excluded: list[str]) -> dict[str, Any]:
-        """Return what was predicted from what, and how to do it again, as plain data for JSON."""
+        """Return target, features, split, settings and versions as plain data for JSON."""
         versions = {"python": platform.python_version()}
         for name in _PACKAGES:
             with suppress(PackageNotFoundError):
@@ -146,7 +145,7 @@ class Prepared:
             "group_columns": [group.name for group in self.group_columns],
             "rows": {name: part.n for name, part in self.parts.items()},
             "split": {
-                "held_out_share": self.settings.share,
+                "test_size": self.settings.share,
                 "within": "each group's positives and negatives",
                 "seed": self.settings.seed,
                 "folds": self.settings.cv,
@@ -158,7 +157,7 @@ class Prepared:
             ],
             "settings": self.settings.record(),
             "interval": interval_record(interval),
-            "outside_the_promise": excluded,
+            "excluded_groups": excluded,
             "merged_groups": list(self.merged),
         }
 
@@ -171,12 +170,12 @@ class Prepared:
         return {"column": self.settings.clusters, "n": len(np.unique(np.concatenate(numbers)))}
 
     def scored(self, scores: dict[str, Floats]) -> pd.DataFrame:
-        """Return the rows not trained on, with scores; ``audit`` reads them."""
+        """Return the rows that were not trained on, with scores; ``audit`` can read them."""
         taken = {str(name) for name in self.unseen.columns}
         return self.unseen.assign(**{_free_name(name, taken): column for name, column in scores.items()})
 
     def headline(self, purpose: str, interval: IntervalLike, excluded: list[str]) -> str:
-        """Say what is predicted from what, and what the groups that are not excluded are compared by."""
+        """Describe the target, the rows, the purpose, the interval and the excluded groups."""
         settings = self.settings
         n_features = self.parts[TRAINING].X.shape[1]
         counts = ", ".join(f"{part.n:,} rows {name}" for name, part in self.parts.items())
@@ -187,18 +186,18 @@ class Prepared:
         made = "" if n_features == len(self.columns) else f" ({n_features} features)"
         what = f"{settings.target} = {self.labels[1]} from {len(self.columns)} columns{made}; {counts}"
         chosen = ", chosen by the scores" if settings.interval == AUTO else ""
-        outside = f"; outside the promise: {listed(excluded)}" if excluded else ""
+        outside = f"; excluded from the constraint: {listed(excluded)}" if excluded else ""
         where = f"{settings.words(interval)}{chosen}, on the {settings.gap_scale} scale{outside}"
         return f"{what}; {purpose} at {where}"
 
 
 def prepare(settings: TableFitSettings, estimator: PartialFairEstimator) -> Prepared:
-    """Read a table, split its rows, and make features by what the training rows show.
+    """Read a table, split its rows, and encode features by the statistics of the training rows.
 
-    The estimator gets the interval by labels of groups. What cannot be trained or evaluated raises here.
+    The estimator gets the interval by labels of groups. Tables that cannot be trained on raise an error here.
     """
     path = settings.file
-    # Read first: what no constraint allows raises before any file is opened.
+    # Invalid constraints raise an error before any file is opened.
     (constraint,) = estimator._read_constraints()
     # Columns that options name; all others are features.
     used = _used_columns(settings)
@@ -211,7 +210,7 @@ def prepare(settings: TableFitSettings, estimator: PartialFairEstimator) -> Prep
         )
         labels = _as_numbers(read_labels(table[settings.target], path))
         positive = find_positive_label(labels, path, settings.pos_label)
-        # Groups are texts, so that they are the same in any kind of file.
+        # Groups are texts, so that they are equal in all file formats.
         group_table = pd.DataFrame(
             {column.name: column.labels(table[column.name]) for column in group_columns}
         )
@@ -219,14 +218,14 @@ def prepare(settings: TableFitSettings, estimator: PartialFairEstimator) -> Prep
         weights = None if settings.weight is None else read_weights(table[settings.weight], group_table, path)
         clusters = None
         if settings.clusters is not None:
-            # Numbers, which splits and bootstraps draw.
+            # Splits and bootstraps need numbers.
             clusters = np.asarray(pd.factorize(read_clusters(table[settings.clusters], path))[0])
-    # Said before any work: a wrong positive label turns all results around.
+    # Logged before any work: a wrong positive label reverses all results.
     _logger.info("%s", positive.sentence(settings.target))
     is_positive = (labels == positive.value).to_numpy(dtype=bool)
-    # Features come last: they are made of what the training rows show.
+    # Features come last: their encoding depends on the training rows.
     rows = Samples(np.empty((len(table), 0)), is_positive, groups, weights, clusters)
-    # Split before small groups are merged: strata are the groups of the table.
+    # The split precedes the merge of small groups: its strata are the groups of the table.
     split, folds = _split(rows, settings)
     merged: tuple[str, ...] = ()
     if settings.small_groups == "merge":
@@ -242,10 +241,10 @@ def prepare(settings: TableFitSettings, estimator: PartialFairEstimator) -> Prep
         columns, notes = read_columns(table, features, split[TRAINING], categories=settings.categories)
         notes += note_protected_columns(columns)
         notes += note_answers(columns, table, is_positive, settings.target, *_screening_rows(split, folds))
-        # No rows where nothing was held out.
+        # Without held-out rows this is empty.
         unseen = next((numbers for part, numbers in split.items() if part != TRAINING), np.arange(0))
         trees = settings.model != Models.linear
-        # What predictions will meet: on rows held out, else on the training rows themselves.
+        # Levels that training did not contain, on held-out rows or else on the training rows.
         notes += unseen_levels(
             columns, table.iloc[unseen if len(split) > 1 else split[TRAINING]], for_trees=trees
         )
@@ -255,7 +254,7 @@ def prepare(settings: TableFitSettings, estimator: PartialFairEstimator) -> Prep
         else:
             rows = rows.with_features(encode(columns, table))
     training = rows.take(split[TRAINING])
-    # Rows in folds are the training rows, and not another copy.
+    # Rows in folds share the memory of the training rows.
     parts = {
         part: training if part in (TRAINING, OUT_OF_FOLD) else rows.take(numbers)
         for part, numbers in split.items()
@@ -263,7 +262,7 @@ def prepare(settings: TableFitSettings, estimator: PartialFairEstimator) -> Prep
     n_missing = int((rows.groups.codes < 0).sum())
     missing = [f"{n_missing:,} rows have no group: they count in the loss only"] if n_missing else []
     doubts = positive.doubts(settings.target, lower_is_better=settings.lower_is_better)
-    # As predictions will write them.
+    # Labels as predictions will write them.
     text = as_text(labels)
     return Prepared(
         path,
@@ -283,7 +282,7 @@ def prepare(settings: TableFitSettings, estimator: PartialFairEstimator) -> Prep
 
 
 def _used_columns(settings: TableFitSettings) -> list[str]:
-    """Return the columns that options name, refusing one given to two; an id may name the clusters too."""
+    """Return the columns of all options; only --id and --clusters may name the same column."""
     uses: dict[str, tuple[str | None, ...]] = {
         "--target": (settings.target,),
         "--group": tuple(settings.group),
@@ -302,9 +301,8 @@ def _used_columns(settings: TableFitSettings) -> list[str]:
 
 
 def _as_numbers(column: pd.Series) -> pd.Series:
-    """Return labels as numbers if they all are, so that 10 is larger than 9."""
-    codes, different = pd.factorize(column)  # few, and reading every row as a number would hold up Ctrl-C
-    # Of the different values only.
+    """Return labels as numbers if all of them are numbers, so that 10 is larger than 9."""
+    codes, different = pd.factorize(column)  # converting every row would delay Ctrl-C
     numbers = pd.to_numeric(pd.Series(different).astype(str), errors="coerce").to_numpy()
     if np.isnan(numbers).any():
         return column
@@ -312,7 +310,7 @@ def _as_numbers(column: pd.Series) -> pd.Series:
 
 
 def _split(rows: Samples, settings: TableFitSettings) -> tuple[dict[str, Ints], Ints | None]:
-    """Return the rows of every part, and the fold of each row: strata are groups' positives and negatives."""
+    """Return the rows of every part, and the fold of each row; strata are combinations of group and label."""
     every = np.arange(rows.n)
     if settings.cv is not None:
         folds = draw_folds(rows.strata, settings.cv, settings.seed, rows.clusters)
@@ -324,7 +322,7 @@ def _split(rows: Samples, settings: TableFitSettings) -> tuple[dict[str, Ints], 
 
 
 def _screening_rows(split: dict[str, Ints], folds: Ints | None) -> tuple[Ints, Ints]:
-    """Return rows to learn from and others to measure on: those held out, a fold, or every other row."""
+    """Return rows for rates and rows for the AUC: held-out rows, a fold, or every other row."""
     if HELD_OUT in split:
         return split[TRAINING], split[HELD_OUT]
     rows = split[TRAINING]
@@ -333,16 +331,16 @@ def _screening_rows(split: dict[str, Ints], folds: Ints | None) -> tuple[Ints, I
 
 
 def _name_merged(merged: Sequence[str]) -> list[str]:
-    """Say which groups are one group now."""
+    """Return a note on the groups that were merged."""
     if not merged:
         return []
-    return [f"these small groups are one group, {MERGED!r}: {listed([*map(repr, merged)], most=8)}"]
+    return [f"small groups were merged into {MERGED!r}: {listed([*map(repr, merged)], most=8)}"]
 
 
 def _merge_small_groups(
     rows: Samples, training: Ints, settings: TableFitSettings
 ) -> tuple[Groups, tuple[str, ...]]:
-    """Return the groups with all that are small in the training rows as one, the last; and their names."""
+    """Merge the groups that are small in the training rows; return all groups and the merged names."""
     groups = rows.groups
     interval = ANYWHERE if isinstance(settings.interval, str) else settings.interval
     weights = np.ones(training.size) if rows.weights is None else rows.weights[training]
@@ -355,10 +353,12 @@ def _merge_small_groups(
     )
     if not small.any():
         return groups, ()
-    # The other groups keep their labels; rows of small ones get the code after the last.
+    # The other groups keep their labels; rows of small groups get the last code.
     large = [label for label, is_small in zip(groups.labels, small, strict=True) if not is_small]
     if MERGED in large:
-        raise InputError(f"--small-groups merge makes a group {MERGED!r}, but the data have one of that name")
+        raise InputError(
+            f"--small-groups merge makes a group {MERGED!r}, but the data have a group of that name"
+        )
     names = tuple(name for name, is_small in zip(groups.names, small, strict=True) if is_small)
     return groups.regroup(np.where(small, len(large), np.cumsum(~small) - 1), (*large, MERGED)), names
 
@@ -371,11 +371,11 @@ def _check_parts(
     settings: TableFitSettings,
     constraints: Sequence[Constraint],
 ) -> None:
-    """Refuse, before any fit, parts on which no model could be trained or no gap measured."""
+    """Raise an error, before any fit, for parts that cannot be trained on or evaluated."""
     for part, numbers in split.items():
-        # Rows without weight count as absent.
+        # Rows with weight 0 are ignored.
         counted = rows.take(numbers).with_weight()
-        # Two groups and two labels in every part, or nothing can be fitted or compared.
+        # Every part needs two groups and two labels.
         if (lacking := _lacking(counted)) is None:
             continue
         where = f"{numbers.size:,} rows {'for training' if part == TRAINING else part}"
@@ -385,7 +385,7 @@ def _check_parts(
             )
         option = f"{settings.share_flag} {settings.share:g}" if folds is None else f"--cv {settings.cv}"
         raise InputError(f"{option} leaves fewer than two {lacking} in the {where}; change it")
-    # One entry for the model that is saved, one for each fold.
+    # One entry for the saved model, and one for each fold.
     fits = list(_training_rows(rows.take(split[TRAINING]), folds))
     for others in fits[1:]:
         if (lacking := _lacking(others)) is not None:
@@ -398,24 +398,24 @@ def _check_parts(
         _check_evaluation(rows.take(split[unseen_part]).with_weight(), unseen_part, interval, settings)
         if settings.group_terms is not None:
             _check_known_groups(rows.take(split[unseen_part]).groups, fits, settings)
-    # Sizes depend on the width of an interval alone, so that one to be chosen may lie anywhere.
+    # Sizes depend on the width of an interval only, so that any position represents "auto".
     placed = [replace(stated, interval=ANYWHERE if interval == AUTO else interval) for stated in constraints]
     for train in fits if constraints else ():
         weights = np.ones(train.n) if train.weights is None else train.weights
-        # A row is a cell of its own: see `partialfair.optimization.problems`.
+        # Each row is one cell, see `partialfair.optimization.problems`.
         cells = Cells(weights, train.groups.codes, train.y)
         check_groups(group_constraints(placed, train.groups, cells, settings.constrained_size))
 
 
 def _training_rows(training: Samples, folds: Ints | None) -> Iterator[Samples]:
-    """Yield the rows with weight that a model is trained on: once, and again without every fold."""
+    """Yield the rows with positive weight of each fit: all of them, then those outside of each fold."""
     yield training.with_weight()
     for fold in [] if folds is None else np.unique(folds):
         yield training.take(np.flatnonzero(folds != fold)).with_weight()
 
 
 def _lacking(rows: Samples) -> str | None:
-    """Return what rows have fewer than two of: "groups", "labels", or None."""
+    """Return "groups" or "labels" if the rows have fewer than two of them, else None."""
     if len(rows.groups.labels) < 2:
         return "groups"
     return "labels" if len(np.unique(rows.y)) < 2 else None
@@ -424,7 +424,7 @@ def _lacking(rows: Samples) -> str | None:
 def _check_evaluation(
     rows: Samples, part: str, interval: RequestedInterval, settings: TableFitSettings
 ) -> None:
-    """Refuse rows not trained on among which fewer than two groups could be evaluated."""
+    """Raise an error if fewer than two groups of the held-out rows can be evaluated."""
     if settings.small_groups == "keep":
         return
     try:
@@ -444,7 +444,7 @@ def _check_evaluation(
 
 
 def _check_known_groups(groups: Groups, fits: list[Samples], settings: TableFitSettings) -> None:
-    """Refuse groups that a model with a term for each group could not score."""
+    """Raise an error for groups that a model with group terms could not score."""
     for train in fits:
         known = train.groups.labels
         for label, name in zip(groups.labels, groups.names, strict=True):
@@ -456,7 +456,7 @@ def _check_known_groups(groups: Groups, fits: list[Samples], settings: TableFitS
 
 
 def _choices(settings: TableFitSettings, folds: Ints | None) -> list[str]:
-    """Say what out-of-fold figures mean, and on which rows an interval is chosen."""
+    """Return notes on out-of-fold figures, and on the rows on which an interval was chosen."""
     notes = [] if folds is None else [explain_folds(folds)]
     if settings.interval == AUTO:
         notes.append(CHOSEN_IN_TRAINING if folds is None else _CHOSEN_ON_ALL_ROWS)
@@ -468,7 +468,7 @@ def _identify_rows(
 ) -> pd.DataFrame:
     """Return each row's number in the file, from 1, its fold if any, and the columns that identify it."""
     optional = [name for name in (settings.weight, settings.clusters) if name is not None]
-    # Each column once: an id may name the clusters, too.
+    # Each column once: --id and --clusters may name the same column.
     names = dict.fromkeys([*settings.ids, *settings.group, settings.target, *optional])
     frame = table[list(names)].iloc[rows].reset_index(drop=True)
     frame.insert(0, _free_name("row", set(map(str, frame.columns))), rows + 1)

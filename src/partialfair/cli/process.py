@@ -1,11 +1,11 @@
-"""How the process of a command ends, and its standard streams.
+"""The end of a command's process, and its standard streams.
 
-Ctrl-C ends a command at once, wherever it is, and leaves no file behind.
+Ctrl-C ends a command at once, and leaves no partly written file.
 
-Python would raise KeyboardInterrupt in the main thread, when compiled code lets it, and whoever catches it
-decides what comes of it. Here a thread of its own hears of the signal through a pipe and ends the process.
+Python would raise KeyboardInterrupt in the main thread, as soon as compiled code returns, and any code could
+catch it. Here a separate thread receives the signal through a pipe and ends the process.
 
-Streams may be closed (``>&-``), and the reader of one may have gone (``| head``).
+Streams may be closed (``>&-``), and the reader of a stream may have closed the pipe (``| head``).
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if hasattr(signal, "SIGHUP"):  # the terminal was closed
     _SIGNALS[signal.SIGHUP] = "terminated"
 
 _said_instead: list[str] = []
-"""What to say of files that are written one after the other while a command goes on."""
+"""Messages of commands that write files one after the other while they run."""
 
 _CLEAN_LINE_AND_CURSOR = b"\r\x1b[K\x1b[?25h"  # a spinner hides the cursor and leaves its line
 
 
 @contextmanager
 def ends_on_signals() -> Iterator[None]:
-    """End the process on SIGINT, SIGTERM or SIGHUP with exit code 128 + signal, and no file half-written.
+    """End the process on SIGINT, SIGTERM or SIGHUP with exit code 128 + signal, and no file partly written.
 
-    Afterwards they are ignored: the process is about to end, and what it has said is true. Those ignored
-    before, as of a job in the background, stay so. Outside the main thread, and on systems where pipes cannot
-    hear of signals, Python's way remains.
+    Afterwards these signals are ignored, because the process is about to end. Signals that were ignored
+    before, for example in a background job, stay ignored. Outside the main thread, and on systems other than
+    POSIX, Python's handling remains.
     """
     if os.name != "posix" or threading.current_thread() is not threading.main_thread():
         yield
@@ -51,7 +51,7 @@ def ends_on_signals() -> Iterator[None]:
     try:
         yield
     finally:
-        # What is left is the end of the process, at which Python's handlers would print a traceback.
+        # The process is about to end, where Python's handlers would print a traceback.
         for number in heard:
             signal.signal(number, signal.SIG_IGN)
         signal.set_wakeup_fd(pipe_before)
@@ -62,7 +62,7 @@ def ends_on_signals() -> Iterator[None]:
 
 @contextmanager
 def keeping(sentence: str) -> Iterator[None]:
-    """Say this if the command is ended in here, where what it has written is neither all nor nothing."""
+    """Print this sentence if the command is ended inside the block, where some files may be written."""
     _said_instead.append(sentence)
     try:
         yield
@@ -79,7 +79,7 @@ def goodbye(word: str, *, written: bool) -> bytes:
 
 
 def _leave_it_to_the_thread(number: int, frame: FrameType | None) -> None:
-    """Do nothing: a handler of Python is what makes the signal reach the pipe."""
+    """Do nothing: Python writes the signal to the pipe only if a handler is set."""
 
 
 def _watch(reading: int) -> None:
@@ -105,13 +105,13 @@ def open_closed() -> None:
 
 
 def discard(stream: TextIO) -> None:
-    """Lead a stream that cannot be written to the null device, with what it still holds."""
+    """Redirect a stream that cannot be written to the null device, with its buffered text."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def release() -> None:
-    """Write what streams hold, or discard it: at the end of the process it would be an error."""
+    """Flush the streams, or discard their text: at the end of the process this would be an error."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -1,7 +1,7 @@
-"""From a file or a pipe to a table: CSV (also packed by gzip, zip or zstd), Parquet or Arrow.
+"""Read a table from a file or a pipe: CSV (also compressed by gzip, zip or zstd), Parquet or Arrow.
 
-What cannot be read twice (``audit <(zcat scores.csv.gz)``, ``-``) is read into memory once; files stay where
-they are. Whatever is wrong with a file ends in one sentence that names it.
+Pipes (``audit <(zcat scores.csv.gz)``, ``-``) are read into memory once; files are not copied. Any problem
+with a file raises an `InputError` that names the file.
 """
 
 from __future__ import annotations
@@ -49,24 +49,24 @@ _FIRST_BYTES = {
 }
 
 _LARGEST_PIPE = 1 << 31
-"""Bytes: a pipe may have no end, and memory has."""
+"""The largest pipe in bytes: a pipe may have no end."""
 
 _LONGEST_HEADER = 1 << 24
-"""Bytes without a line break that may still be the names of many columns."""
+"""The longest header in bytes."""
 
 _SMALL_TABLE, _HIGHEST_RATIO = 1 << 28, 100
-"""Bytes: 256 MiB, or a hundred times what the file has, are still a table; beyond, it is a trap."""
+"""A file may unpack to 256 MiB or a hundred times its size; more is treated as a decompression bomb."""
 
 _CELL = 8
-"""Bytes of a cell in memory, at least: a file may say in a few that a hundred million are alike."""
+"""Bytes of a cell in memory, at least: a small file may encode a hundred million equal cells."""
 
 _LONGEST_NAME = 40
-"""Characters of a column's name in messages."""
+"""The longest name of a column in messages, in characters."""
 
 _DAMAGED = (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError, ValueError)
-"""What damaged files raise; of members of a zip, RuntimeError if they need a password."""
+"""Exceptions for damaged files; members of a zip that need a password raise RuntimeError."""
 
-# Before 3.1 pandas reads floats exactly only when asked to; since then it warns when asked.
+# Before 3.1 pandas reads floats exactly only with this option; since then the option causes a warning.
 _EXACT = {"float_precision": "round_trip"} if tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1) else {}
 
 
@@ -76,24 +76,24 @@ def read_frame(path: Path, needed: list[str], as_written: list[str] | None) -> t
     Parameters
     ----------
     path
-        Where it is.
+        The file, or ``-``.
     needed
-        Columns that must be there. Arrow and Parquet files are read no further than these, unless
-        ``as_written`` is None.
+        Columns that must exist. Only these are read from Arrow and Parquet files, unless ``as_written`` is
+        None.
     as_written
         Columns of a text file that stay text, such as groups ("NA" may be one) and ids ("01" is not 1); the
-        types of others are inferred. None for all.
+        types of others are inferred. None means all columns.
 
     Returns
     -------
     frame, is_text
-        The table, and whether it is from a text file, which has no types.
+        The table, and whether it is from a text file, whose cells have no types.
     """
-    # A pipe is read to its end here; files stay where they are.
+    # A pipe is read to its end here.
     source = _find(path)
     if not source.size:
         raise InputError(f"{path} is empty")
-    # By name, else by the first bytes; never by trying.
+    # The kind follows from the name or else from the first bytes.
     kind = source.kind()
     try:
         if kind == "text":
@@ -101,7 +101,7 @@ def read_frame(path: Path, needed: list[str], as_written: list[str] | None) -> t
         else:
             frame = _read_arrow(source, needed, everything=as_written is None, parquet=kind == "parquet")
     except MemoryError:
-        raise InputError(f"{path} does not fit into memory, or is damaged so that it seems so") from None
+        raise InputError(f"{path} does not fit into memory, or is damaged") from None
     if frame.empty:
         raise InputError(f"{path} has column names but no rows")
     return frame, kind == "text"
@@ -109,7 +109,7 @@ def read_frame(path: Path, needed: list[str], as_written: list[str] | None) -> t
 
 @dataclass(frozen=True)
 class _Source:
-    """Where a table is read from: a file, or the bytes that came out of a pipe."""
+    """The source of a table: a file, or the bytes of a pipe."""
 
     path: Path
     content: bytes | None = None
@@ -120,7 +120,7 @@ class _Source:
 
     @property
     def most_unpacked(self) -> int:
-        """How many bytes a table in it may have."""
+        """The largest number of bytes of its unpacked table."""
         return max(_SMALL_TABLE, _HIGHEST_RATIO * self.size)
 
     def open(self) -> IO[bytes]:
@@ -131,11 +131,11 @@ class _Source:
             return file.read(16)
 
     def kind(self) -> str:
-        """Return "text", "parquet" or "arrow", by the name if it has one and else by the first bytes."""
+        """Return "text", "parquet" or "arrow", from the name, or for pipes from the first bytes."""
         for suffix in reversed(self.path.suffixes):
             if suffix.lower() in _KINDS:
                 return _KINDS[suffix.lower()]
-        # Pipes, and what a shell calls /dev/fd/63, have names that say nothing.
+        # Names of pipes, such as /dev/fd/63, have no suffix.
         if self.content is None and self.path.absolute().parts[1:2] not in (("dev",), ("proc",)):
             known = ", ".join(sorted(_KINDS))
             raise InputError(f"{self.path} has an unknown kind of file name; it should end in one of {known}")
@@ -143,7 +143,7 @@ class _Source:
         return "parquet" if start.startswith(b"PAR1") else "arrow" if start.startswith(b"ARROW1") else "text"
 
     def packing(self) -> str | None:
-        """Return how a text is packed, by the name if that says so and else by the first bytes."""
+        """Return the compression of a text, from the name or else from the first bytes."""
         suffixes = [suffix.lower() for suffix in self.path.suffixes]
         named = [_PACKINGS[suffix] for suffix in suffixes if suffix in _PACKINGS]
         start = self.first_bytes()
@@ -151,12 +151,12 @@ class _Source:
         for packing in found:
             if packing not in _READABLE:
                 raise InputError(
-                    f"{self.path} is packed by {packing}; unpack it, or pack the table by {listed(_READABLE)}"
+                    f"{self.path} is compressed by {packing}; unpack it, or use {listed(_READABLE)}"
                 )
         return found[-1] if found else None
 
     def refuse_more(self, n_bytes: int) -> None:
-        """Refuse what unpacks to more bytes than a table in it may have."""
+        """Raise an error if the table unpacks to more bytes than allowed."""
         if n_bytes > self.most_unpacked:
             raise InputError(
                 f"{self.path} unpacks to more than {self.most_unpacked >> 20:,} MiB, too much for its size; "
@@ -177,30 +177,28 @@ def _find(path: Path) -> _Source:
                 raise InputError(f"{path} is a directory, not a file with a table")
             if stat.S_ISREG(mode):
                 return _Source(path)
-            if not stat.S_ISFIFO(mode):  # /dev/zero has no end, and a terminal no table
+            if not stat.S_ISFIFO(mode):  # for example /dev/zero or a terminal
                 raise InputError(f"{path} is a device or a socket, not a file with a table")
             pipe = stack.enter_context(path.open("rb"))
         content = pipe.read(_LARGEST_PIPE + 1)
     if len(content) > _LARGEST_PIPE:
-        raise InputError(
-            f"more than {_LARGEST_PIPE >> 30} GiB come out of {path}; write them to a file first"
-        )
+        raise InputError(f"{path} has more than {_LARGEST_PIPE >> 30} GiB; write the table to a file first")
     return _Source(path, content)
 
 
 def _read_text(source: _Source, needed: list[str], as_written: list[str] | None) -> pd.DataFrame:
-    """Read CSV by the first separator that gives the needed columns.
+    """Read CSV with the first separator that gives the needed columns.
 
-    Text cells, and names of columns, lose the apostrophe by which `csv_text` keeps them from being formulas.
+    The apostrophe that `csv_text` adds to text that looks like a formula is removed.
     """
     with _opened_text(source) as text:
         separator = _choose_separator(text, needed)
-        # pandas would silently call the second column of a name "name.1".
+        # pandas would silently rename a repeated column to "name.1".
         header = _parse(text, separator, nrows=1, header=None, dtype=str).iloc[0]
         written = _names(header)
         _refuse_repeated_columns(source.path, written, written if as_written is None else needed)
-        # Only an empty cell is missing. All columns are read: with usecols pandas accepts rows with more
-        # cells than the header.
+        # Only an empty cell is missing. All columns are read, because with usecols pandas accepts rows with
+        # more cells than the header.
         as_text = [] if as_written is None else [*as_written, *map(escape_formula, as_written)]
         frame = _parse(
             text,
@@ -222,13 +220,13 @@ def _read_text(source: _Source, needed: list[str], as_written: list[str] | None)
 
 
 def _choose_separator(text: _Text, needed: list[str]) -> str:
-    """Return the separator with which the needed columns are there."""
+    """Return the separator that gives the needed columns."""
     names: list[list[str]] = []
     refusals = []
     for separator in _SEPARATORS:
         try:
             names.append(_names(_parse(text, separator, nrows=0).columns))
-        except InputError as refusal:  # quotes that stand well between commas may not between tabs
+        except InputError as refusal:  # quotes may be invalid with other separators
             refusals.append(refusal)
             continue
         if set(needed) <= set(names[-1]):
@@ -237,20 +235,20 @@ def _choose_separator(text: _Text, needed: list[str]) -> str:
 
 
 def _names(header: Iterable[Any]) -> list[str]:
-    """Return names of columns as they were before they were written."""
+    """Return names of columns without the apostrophes of `csv_text`."""
     names = [str(name) for name in header]
     before = restore_texts(names)
     return [before[name] for name in names]
 
 
 def _parse(text: _Text, separator: str, **options: Any) -> pd.DataFrame:
-    """Parse a text from its beginning; what pandas complains about becomes one sentence."""
+    """Parse a text from its beginning; errors of pandas become an `InputError`."""
     path = text.source.path
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            # low_memory would read a column in pieces, of different types; index_col would shift the columns
-            # of a file whose rows end in a separator.
+            # low_memory would infer different types for pieces of a column; index_col would shift the
+            # columns of a file whose rows end in a separator.
             return pd.DataFrame(
                 pd.read_csv(text.rewound(), sep=separator, low_memory=False, index_col=False, **options)
             )
@@ -265,7 +263,7 @@ def _parse(text: _Text, separator: str, **options: Any) -> pd.DataFrame:
 
 
 class _Text(io.BufferedIOBase):
-    """An unpacked text for pandas; it refuses zero bytes, at which C ends a word, and text without end."""
+    """An unpacked text for pandas; zero bytes, which end strings in C, and too long texts are errors."""
 
     def __init__(self, source: _Source, stream: IO[bytes]) -> None:
         self.source, self.stream = source, stream
@@ -337,7 +335,7 @@ def _opened_text(source: _Source) -> Iterator[_Text]:
 
 
 def _only_member(archive: zipfile.ZipFile, path: Path) -> zipfile.ZipInfo:
-    """Return the only file of an archive; what a Mac adds does not count."""
+    """Return the only file of an archive, apart from the metadata that macOS adds."""
     members = [
         member
         for member in archive.infolist()
@@ -358,8 +356,8 @@ def _only_member(archive: zipfile.ZipFile, path: Path) -> zipfile.ZipInfo:
 def _read_arrow(source: _Source, needed: list[str], *, everything: bool, parquet: bool) -> pd.DataFrame:
     """Read Parquet or Arrow; every value is validated before it is used.
 
-    Thousands of files with flipped bytes made Arrow raise errors of all kinds, while unvalidated ones ended
-    the process.
+    In tests with thousands of corrupted files, Arrow raised errors of many types, and crashed the process
+    without validation.
     """
     pyarrow = require("pyarrow", extra="cli", purpose="reading Parquet and Arrow files")
     open_table = _open_parquet if parquet else _open_arrow
@@ -373,27 +371,29 @@ def _read_arrow(source: _Source, needed: list[str], *, everything: bool, parquet
             source.refuse_more(n_bytes(wanted))
             table = read(wanted)
         table.validate(full=True)
-        # What pandas noted about its index is left alone: a column is a column.
+        # Metadata of pandas about its index are ignored.
         frame = pd.DataFrame(table.to_pandas(ignore_metadata=True))
         for name in wanted if everything else ():
             values = table.column(name)
-            if values.null_count and pyarrow.types.is_integer(values.type):  # of which pandas makes floats
+            if values.null_count and pyarrow.types.is_integer(
+                values.type
+            ):  # which pandas would convert to floats
                 dtype = pd.api.types.pandas_dtype(str(values.type).replace("int", "Int").replace("uI", "UI"))
                 frame[name] = values.to_pandas(types_mapper={values.type: dtype}.get)
         return frame
     except (InputError, MemoryError):
         raise
-    except Exception as error:  # of any kind, in damaged files
+    except Exception as error:  # damaged files raise errors of any type
         kind = "Parquet" if parquet else "Arrow"
         raise InputError(f"{source.path} cannot be read as {kind}: {_reason(error)}") from error
 
 
 _INDEX = re.compile(r"__index_level_\d+__")
-"""What pandas calls a column for row names that have no name."""
+"""The name that pandas gives to a column of unnamed row names."""
 
 
 _Opened: TypeAlias = tuple[list[str], Callable[[list[str]], int], Callable[[list[str]], Any]]
-"""Names of columns, how many bytes some of them have when unpacked (at least), and how to read them."""
+"""Names of columns, a function for the unpacked size of some of them, and a function that reads them."""
 
 
 def _open_parquet(file: IO[bytes]) -> _Opened:

@@ -1,4 +1,4 @@
-"""A fairness report on the terminal and in JSON: tables, sentences, plain data."""
+"""A fairness report as terminal text (tables and sentences) and as plain data for JSON."""
 
 from __future__ import annotations
 
@@ -11,22 +11,21 @@ from rich.console import Console
 from partialfair.cli.output import PlainTable
 from partialfair.data.groups import group_name, label_kind, members_text
 from partialfair.data.intervals import IntervalSet, interval_text
-from partialfair.metrics import FairnessReport, ReportRow
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.evaluation import TOO_FEW, SmallGroup
-from partialfair.metrics.report import PairGap
+from partialfair.metrics.report import FairnessReport, PairGap, ReportRow
 from partialfair.report.sections import PAIR_INTERVALS, gap_cells, interval_title, pair_interval_title
 from partialfair.utils.text import fixed, listed, percent, short_percent
 
 _AT_SCORE = "at score"
 _SHOWN_PAIRS, _RECORDED_PAIRS = 5, 200
-"""Pairs of groups that are printed, and that a record lists by each metric, the widest; pairs.csv has all."""
+"""Pairs of groups with the largest gaps, as printed and as recorded; pairs.csv has all of them."""
 
 
 def print_metrics(report: FairnessReport, metric: str, out: Console, *, unseen: bool = True) -> None:
-    """Print one line per metric, what the lines claim, and the pairs with the largest gaps by one metric.
+    """Print one line per metric, notes on the columns, and the pairs with the largest gaps by one metric.
 
-    Confidence is about rows that the model has not seen, and is left out of others.
+    Confidence statements are left out for training rows (``unseen=False``), where they are not valid.
     """
     table = _metrics_table(report)
     titles = table.fit(out)
@@ -58,7 +57,7 @@ def print_metrics(report: FairnessReport, metric: str, out: Console, *, unseen: 
 
 
 def print_omitted(report: FairnessReport, out: Console, what: str = "left out") -> None:
-    """Print which metrics could not be computed, one line for each reason."""
+    """Print the metrics that could not be computed, one line for each reason."""
     by_reason: dict[str, list[str]] = {}
     for name, reason in report.omitted.items():
         by_reason.setdefault(reason, []).append(METRICS[name].title)
@@ -67,7 +66,7 @@ def print_omitted(report: FairnessReport, out: Console, what: str = "left out") 
 
 
 def _explain_where(report: FairnessReport, titles: Sequence[str]) -> str | None:
-    """Say what the columns are that state where the worst pair differs, as far as there is room for them."""
+    """Explain the columns that locate the difference of the worst pair, if the table has room for them."""
     if _AT_SCORE not in titles:
         return None
     score = f"“{_AT_SCORE}”: the score at which the worst pair differs most"
@@ -78,7 +77,7 @@ def _explain_where(report: FairnessReport, titles: Sequence[str]) -> str | None:
 
 def _metrics_table(report: FairnessReport) -> PlainTable:
     """Return one line per metric, with the confidence interval and where the worst pair differs."""
-    # Narrow terminals do without the last two columns.
+    # The last two columns are left out of narrow terminals.
     proportions = _proportions_title(report)
     table = PlainTable(optional=(_AT_SCORE, proportions))
     table.add_column("metric", no_wrap=True)
@@ -90,11 +89,11 @@ def _metrics_table(report: FairnessReport) -> PlainTable:
     for row in report.metrics:
         among = f", among {label_kind(row.label)}" if row.label is not None else ""
         where = ["", ""]
-        # Pairwise metrics have none; of no difference it is −∞.
+        # Pairwise metrics have no threshold; without a difference it is −∞.
         if np.isfinite(row.threshold) and not row.reason:
             where = [f"{row.threshold:.4g}", " / ".join(percent(rank) for rank in row.ranks)]
         title = METRICS[row.metric].title
-        # Where the threshold lies outside the interval, no pair is worse than another.
+        # With a threshold outside the interval there is no worst pair.
         pair = "" if row.reason else _pair(row) + among
         table.add_row(title, *gap_cells(row, row.metric), pair, *where)
     return table
@@ -105,21 +104,21 @@ def _proportions_title(report: FairnessReport) -> str:
 
 
 def groups_table(report: FairnessReport) -> PlainTable:
-    """Return one line per group; how many scores are tied is shown, and explained, where some are."""
+    """Return one line per group; a column counts tied scores if there are any."""
     any_tied = any(group.tied_share > 0 for group in report.groups)
     table = PlainTable()
     table.add_column("group")
     for title in ("members", "in the interval", *(["tied scores"] if any_tied else [])):
         table.add_column(title, justify="right")
     if report.small_groups:
-        table.add_column("")  # what they are
+        table.add_column("")  # the reason
     if any_tied:
-        table.caption = "tied scores: members whose score another member of the group has too"
+        table.caption = "tied scores: members with the same score as another member of their group"
         table.caption_justify, table.caption_style = "left", "dim"
     for group in report.groups:
         tied = [percent(group.tied_share)] if any_tied else []
         table.add_row(group_name(group.group), f"{group.n:,}", members_text(group.n_in_interval), *tied)
-    # Dimmed: groups that are too small to be evaluated.
+    # Groups that are too small to evaluate are dimmed.
     for small in report.small_groups:
         n_inside = members_text(small.n_in_interval, too_few=True)
         empty = [""] if any_tied else []
@@ -128,15 +127,15 @@ def groups_table(report: FairnessReport) -> PlainTable:
 
 
 def parity_sentence(report: FairnessReport, *, unseen: bool = True) -> str:
-    """Say in words where the worst pair of the statistical-parity gap differs, and by how much.
+    """Describe where the worst pair of the statistical-parity gap differs, and by how much.
 
-    The confidence interval is about rows that the model has not seen, and is left out of others.
+    The confidence interval is left out for training rows (``unseen=False``), where it is not valid.
     """
     row = report["statistical_parity"]
     first, second = row.groups
     intervals = {group.group: IntervalSet(group.interval) for group in report.groups}
     shares = [percent(rank) for rank in row.ranks]
-    # Ranks are of whole groups; on this scale shares are of the interval.
+    # Ranks refer to whole groups; on the interval scale, proportions refer to the interval.
     if report.gap_scale == "interval":
         shares = [
             percent(float(intervals[label].passed(np.array(rank))))
@@ -154,12 +153,12 @@ def parity_sentence(report: FairnessReport, *, unseen: bool = True) -> str:
         f"{_side(report)} {row.threshold:.4g}"
     )
     if row.gap == 0:
-        found = "no threshold tells the groups apart"
+        found = "no threshold separates the groups"
     return f"{among}, {found}: a gap of {fixed(row.gap)}{_reach(row, report) if unseen else ''}."
 
 
 def gap_sentence(report: FairnessReport, metric: str, *, unseen: bool) -> str:
-    """Say one metric's gap; the statistical-parity gap in the words of `parity_sentence`."""
+    """Describe one metric's gap; `parity_sentence` describes the statistical-parity gap."""
     if metric == "statistical_parity":
         return parity_sentence(report, unseen=unseen)
     row, described = report[metric], METRICS[metric]
@@ -175,7 +174,7 @@ def _reach(row: ReportRow, report: FairnessReport) -> str:
 
 
 def report_record(report: FairnessReport, *, pairs: bool = True) -> dict[str, Any]:
-    """Return the report as plain data for JSON, with the gaps of the widest pairs, all of up to 20 groups."""
+    """Return the report as plain data for JSON, with the pairs of the largest gaps."""
     return {
         "gap_scale": report.gap_scale,
         "higher_is_better": report.higher_is_better,
@@ -251,5 +250,5 @@ def _pair(gap: ReportRow | PairGap) -> str:
 
 
 def _side(report: FairnessReport) -> str:
-    """On which side of a threshold rows are selected."""
+    """Return the side of a threshold on which rows are selected."""
     return "above" if report.higher_is_better else "below"

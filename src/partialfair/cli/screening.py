@@ -1,4 +1,4 @@
-"""Features that may be a mistake: protected attributes, and columns that hold the answer."""
+"""Notes on features that may be a mistake: protected attributes, and columns that leak the target."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _PROTECTED = frozenset(
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 _NEARLY_PERFECT = 0.99
-"""AUC of one column; what is known before a decision rarely says so much."""
+"""The AUC of one column above which it gets a note; legitimate features rarely reach it."""
 
 _MOST_ROWS = 20_000
-"""So many rows tell such an AUC from a smaller one, however long the table is."""
+"""This number of rows is enough to detect such an AUC in a table of any length."""
 
 
 def note_protected_columns(columns: Sequence[Column]) -> list[str]:
-    """Name the features that are called like protected attributes."""
+    """Return a note on features that are named like protected attributes."""
     named = [
         column.name
         for column in columns
@@ -49,14 +49,14 @@ def note_protected_columns(columns: Sequence[Column]) -> list[str]:
 def note_answers(
     columns: Sequence[Column], table: pd.DataFrame, positive: Bools, target: str, known: Ints, unseen: Ints
 ) -> list[str]:
-    """Name the features of which one alone predicts the target almost perfectly on rows not trained on.
+    """Return notes on features that alone predict the target almost perfectly on held-out rows.
 
     Parameters
     ----------
     columns, table, positive, target
-        The features, all rows, which of them are positive, and the name of that column.
+        The features, all rows, whether each row is positive, and the name of the target.
     known, unseen
-        Rows that say how often a category is positive, and rows on which that is measured.
+        Rows from which the rates of categories are computed, and rows on which the AUC is computed.
     """
     known, unseen = known[:_MOST_ROWS], unseen[:_MOST_ROWS]
     if len(np.unique(positive[unseen])) < 2:
@@ -79,9 +79,9 @@ def note_answers(
 
 
 def _category_rates(values: pd.Series, positive: Bools, known: Ints, unseen: Ints) -> Floats:
-    """Return for unseen rows the rate of positives that known rows of the same category have."""
+    """Return for each unseen row the rate of positives among known rows of the same category."""
     codes, _ = pd.factorize(as_text(values), use_na_sentinel=False)  # gaps are a category
     n = np.bincount(codes[known], minlength=codes.max() + 1)
     rates = np.bincount(codes[known], positive[known], minlength=codes.max() + 1) / np.maximum(n, 1)
-    # Categories that no known row has say nothing.
+    # Categories without a known row get the overall rate.
     return np.asarray(np.where(n > 0, rates, positive[known].mean())[codes[unseen]])

@@ -1,6 +1,6 @@
-"""What each command is to do: its options, declared once each, and what is wrong before any file is read.
+"""Settings of each command: its options, each declared once, and the checks that need no file.
 
-Nothing here imports numpy: ``--help`` does not wait for it.
+Nothing here imports numpy, so that ``--help`` does not wait for it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from partialfair.cli.intervals import (
 from partialfair.cli.options import (
     COLUMNS,
     EVALUATION,
+    EXPERT,
     FIT,
     JSON_HELP,
     OUTPUT,
@@ -48,22 +49,22 @@ if TYPE_CHECKING:
     from partialfair.training.named_constraints import NamedConstraint
     from partialfair.utils import typing as types
 
-columns, request, evaluation, fit, output = (
-    partial(option, panel=panel) for panel in (COLUMNS, REQUEST, EVALUATION, FIT, OUTPUT)
+columns, request, evaluation, fit, output, expert = (
+    partial(option, panel=panel) for panel in (COLUMNS, REQUEST, EVALUATION, FIT, OUTPUT, EXPERT)
 )
 
 HELP_ORDER = (
     *("score", "target", "group", "id_column", "label", "pos_label", "weight", "clusters"),
     *("ids", "drop", "categories"),
-    *("max_gaps", "constraint", "requested_interval", "max_gap", "population", "lower_is_better"),
-    *("threshold", "gap_scale", "enforce", "outside", "rank_within", "score_range", "apply_map", "max_knots"),
-    *("min_group_size", "max_groups", "small_groups", "missing_groups"),
-    *("model", "group_terms", "alpha", "given_alphas", "decision_threshold", "time_limit"),
-    *("test_size", "validation", "cv", "scoring", "best", "confidence"),
-    *("fail_above", "fail_metric", "fail_on"),
-    *("out", "keep", "allow_infeasible", "report", "memo", "as_json", "verbose", "seed"),
+    *("requested_interval", "max_gap", "max_gaps", "best", "constraint", "population", "lower_is_better"),
+    *("threshold", "apply_map"),
+    *("model", "test_size", "cv", "scoring", "confidence", "fail_above"),
+    *("out", "keep", "allow_infeasible", "report", "memo", "as_json", "verbose"),
+    *("outside", "enforce", "group_terms", "alpha", "given_alphas", "decision_threshold", "time_limit"),
+    *("gap_scale", "rank_within", "score_range", "max_knots"),
+    *("min_group_size", "small_groups", "missing_groups", "max_groups", "fail_metric", "fail_on", "seed"),
 )
-"""In which order ``--help`` lists options; headings follow their first option."""
+"""The order of options in ``--help``; a heading is printed where its first option stands."""
 
 MAX_GROUPS = 200
 """Default of ``--max-groups``, smaller than the 1,000 of the library.
@@ -73,25 +74,25 @@ Commands compare all pairs of groups several times, also on the grid of the map 
 """
 
 SCORINGS = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "roc_auc": "AUC"}
-"""Values of ``--scoring``, and what they are called in the table."""
+"""Values of ``--scoring``, and their names in the table."""
 
 _CONSTRAINTS = "statistical_parity, demographic_parity, group_auc, equal_opportunity, equalized_odds"
-"""Names of `partialfair.training.named_constraints`, which imports too much for help; a test compares."""
+"""Names of `partialfair.training.named_constraints`, which ``--help`` need not import; a test compares."""
 
 _LARGEST_SEED = 2**32 - 1
 """The largest seed that the generators of scikit-learn accept."""
 
 _HIGHEST_CONFIDENCE = 0.995
-"""Of the thousand draws of a report, five lie beyond the ends of an interval of this coverage."""
+"""A report draws a thousand samples; five of them lie outside an interval of this coverage."""
 
 _SHARE = 0.2
-"""Of the rows that is held out to evaluate models."""
+"""The proportion of the rows that is held out to evaluate models."""
 
 _FEWEST = 2
-"""The estimators' own ``min_group_size``: a constraint on fewer members has no meaning."""
+"""The default ``min_group_size`` of the estimators: a constraint on fewer members has no meaning."""
 
 _PENALTIES = {Models.linear.value: 1e-4}
-"""The estimators' own ``alpha``; a test compares."""
+"""The default ``alpha`` of the estimators; a test compares."""
 _PENALTY_OF_TREES = 1e-2
 
 
@@ -135,24 +136,32 @@ def _read_alphas(text: str | None) -> tuple[float | Literal["auto"], ...]:
 class TableFile:
     """The file of a command that reads one."""
 
-    file: Path = argument(Path, "CSV, Parquet or Arrow file, one row per person; - for a pipe.")
+    file: Path = argument(Path, "FILE", "CSV, Parquet or Arrow file with one row per person; - reads a pipe.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutDirectory:
-    """Where a command writes, if it is to."""
+    """The directory that a command writes to, if any."""
 
-    out: Path | None = output(
-        Path | None, "--out DIR", "Directory for tables, JSON and pictures; made if need be."
-    )
+    out: Path | None = output(Path | None, "--out DIR", "Write tables, JSON and figures to this directory.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seed:
-    """What random numbers depend on."""
+    """The seed of random numbers."""
 
-    seed: int = output(
-        int, "--seed N", "Of all that is drawn at random.", default=0, min=0, max=_LARGEST_SEED
+    seed: int = expert(int, "--seed N", "Seed of all random numbers.", default=0, min=0, max=_LARGEST_SEED)
+
+
+def _interval(default: str) -> Any:
+    """Declare ``--interval``; its help ends with the default."""
+    return request(
+        list[str] | None,
+        "--interval LOW HIGH",
+        "Ranks from the top of each group: 0.05 0.30 means score percentiles 70 to 95. Repeat for a union; "
+        "Women=0.05 0.30 applies to one group; auto chooses an interval around the selection rate. "
+        f"{default}",
+        read=read_interval,
     )
 
 
@@ -160,53 +169,49 @@ class Seed:
 class TableSettings:
     """Options of every command that reads groups of rows from a table."""
 
-    group: list[str] = columns(list[str], "--group COL", "The group; repeat to cross.")
+    group: list[str] = columns(
+        list[str], "--group COL", "Group of each row. Repeat for intersectional groups, such as sex by race."
+    )
     pos_label: str | None = columns(
         str | None,
         "--pos-label VALUE",
-        'The positive label; by default as the names say ("no" is negative), else the larger.',
+        'The positive label. Default: inferred from the names ("no" is negative), else the larger value.',
     )
     weight: str | None = columns(str | None, "--weight COL", "Sample weights.")
-    requested_interval: RequestedInterval | None = request(
-        list[str] | None,
-        "--interval LOW HIGH",
-        "Ranks from the top: 0.05 0.30 are score percentiles 70–95. Repeated: their union. "
-        "Women=0.05 0.30: of one group. auto: around the rate of selection. Required, except by audit and "
-        "compare: there the default is 0 1, all ranks.",
-        read=read_interval,
-    )
+    requested_interval: RequestedInterval | None = _interval("Required; 0 1 is the whole range.")
     lower_is_better: bool = request(
         bool,
         "--lower-is-better",
-        "Low scores are the good ones (risk, default): the interval counts from the lowest.",
+        "Low scores are good (risk, default): the interval counts from the lowest score.",
     )
-    gap_scale: types.GapScale = request(
+    gap_scale: types.GapScale = expert(
         Scales,
-        "--gap-scale",
-        "Gaps as shares of the interval, the definition, or of whole groups, as in the paper's tables.",
+        "--gap-scale interval|absolute",
+        "Report gaps as proportions of the interval (the definition), or of whole groups, as in the paper's "
+        "tables.",
         default="interval",
     )
-    min_group_size: int = evaluation(
+    min_group_size: int = expert(
         int,
         "--min-group-size N",
-        "A group with fewer effective members inside the interval is too small to evaluate.",
+        "Smallest effective sample size in the interval of a group that is evaluated.",
         default=10,
     )
-    missing_groups: types.MissingGroups = evaluation(
+    missing_groups: types.MissingGroups = expert(
         MissingGroups,
-        "--missing-groups",
-        "Rows without a group: an error, or ignored wherever ranks are taken.",
+        "--missing-groups error|ignore",
+        "Rows without a group: raise an error, or leave them out of all ranks.",
         default="error",
     )
     as_json: bool = output(bool, "--json", JSON_HELP)
 
     @property
     def interval(self) -> RequestedInterval:
-        """The interval as it was typed, with names of groups, or whole groups if none was."""
+        """The interval as it was typed, with names of groups; the whole range if none was given."""
         return WHOLE_GROUPS if self.requested_interval is None else self.requested_interval
 
     def require_interval(self) -> None:
-        """Refuse commands without an interval: where groups are made similar has to be said."""
+        """Raise an error without an interval: the user has to say where scores are made similar."""
         if self.requested_interval is None:
             raise InputError(
                 "--interval is missing: give ranks from the top, such as --interval 0.05 0.30, or --interval "
@@ -215,39 +220,39 @@ class TableSettings:
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether ranks count from the highest score."""
+        """Whether ranks count from the highest score down."""
         return not self.lower_is_better
 
     def words(self, interval: RequestedInterval) -> str:
-        """Write an interval in words."""
+        """Describe an interval in words."""
         return interval_words(interval, self.higher_is_better)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationSettings(Seed, TableSettings):
-    """Options of every command that measures gaps."""
+    """Options of every command that evaluates gaps."""
 
     clusters: str | None = columns(
         str | None,
         "--clusters COL",
-        "Which rows belong together, as those of one person do; confidence is that of so many people, "
-        "and splits keep them together.",
+        "Column of cluster ids, such as a person's id where a person has several rows. Confidence "
+        "counts clusters, and splits keep their rows together.",
     )
-    small_groups: types.SmallGroups = evaluation(
+    small_groups: types.SmallGroups = expert(
         SmallGroups,
-        "--small-groups",
-        "Such groups: list them, merge them into one, or keep and judge them.",
+        "--small-groups list|merge|keep",
+        "Groups below --min-group-size: exclude and list them, merge them into one group, or keep them.",
         default="list",
     )
     confidence: float = evaluation(
-        float, "--confidence P", "Coverage of the confidence intervals.", default=0.95
+        float, "--confidence P", "Confidence level of intervals and bounds.", default=0.95
     )
     report: Path | None = output(
-        Path | None, "--report FILE.html", "Write an interactive page; it opens offline."
+        Path | None, "--report FILE.html", "Write an interactive HTML report, one file that opens offline."
     )
 
     def check(self) -> None:
-        """Refuse what cannot be right, before any file is read."""
+        """Check the options before any file is read."""
         from partialfair.utils.checks import check_count
 
         check_scale(self.interval, self.gap_scale)
@@ -266,31 +271,31 @@ class EvaluationSettings(Seed, TableSettings):
 class ScoreColumns:
     """Columns of a table of scores."""
 
-    score: str = columns(str, "--score COL", "The scores; high ones are good, or see --lower-is-better.")
-    label: str | None = columns(str | None, "--label COL", "The true label, of two values.")
+    score: str = columns(str, "--score COL", "Scores; high scores are good unless --lower-is-better.")
+    label: str | None = columns(str | None, "--label COL", "True label, with two values.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class GateOptions:
-    """When a command fails for its gap, besides the metric."""
+    """When a command exits with 1 because of a gap; the metric is declared by the command."""
 
     fail_above: float | None = evaluation(
-        float | None, "--fail-above GAP", "Exit with 1 if the gap of --fail-metric is wider than this."
+        float | None, "--fail-above GAP", "Exit with 1 if the gap of --fail-metric is larger than this."
     )
-    fail_on: str | None = evaluation(
+    fail_on: str | None = expert(
         FailureKinds | None,
-        "--fail-on",
-        "Fail if the estimate is wider (default), only if the true gap is shown to exceed --fail-above, "
-        "or unless it is shown to be at most that.",
+        "--fail-on estimate|exceeds|inconclusive",
+        "Compare --fail-above with the estimate (default) or the lower confidence bound (exceeds), or fail "
+        "unless the upper confidence bound is at most --fail-above (inconclusive).",
     )
 
     @property
     def gate_metric(self) -> str:
-        """The metric of the gap that fails."""
+        """The metric that ``--fail-above`` evaluates."""
         raise NotImplementedError
 
     def check_gate(self, reasons: Mapping[str, str | None]) -> None:
-        """Refuse a gate that cannot be right; reasons say why a kind of failure cannot be decided."""
+        """Check the options of the gate; reasons say why a kind of failure cannot be decided."""
         from partialfair.metrics.catalogue import METRICS
 
         if self.fail_above is None:
@@ -312,27 +317,28 @@ class GateOptions:
 class ScoreSettings(OutDirectory, ScoreColumns, EvaluationSettings):
     """Options of commands that evaluate scores: ``audit`` and ``compare``."""
 
+    requested_interval: RequestedInterval | None = _interval("Default: 0 1, the whole range.")
     threshold: float | None = request(
         float | None,
         "--threshold SCORE",
-        "Above it (with --lower-is-better: below it) a person is selected; has no default.",
+        "Rows with scores above it are selected (below it with --lower-is-better). No default.",
     )
-    rank_within: types.RankWithin = request(
+    rank_within: types.RankWithin = expert(
         RankWithin,
-        "--rank-within",
-        "Equal opportunity and odds rank people in their group, or among those with their label.",
+        "--rank-within group|group_and_label",
+        "Rank rows within their group, or within group and label, for equal opportunity and equalized odds.",
         default="group",
     )
-    max_groups: int = evaluation(
+    max_groups: int = expert(
         int,
         "--max-groups N",
         "Largest number of groups; more raise an error. Run time grows with the pairs of groups: "
-        "1,000 take minutes and 2 GiB.",
+        "1,000 groups need minutes and 2 GiB.",
         default=MAX_GROUPS,
     )
 
     def check(self) -> None:
-        """Refuse what cannot be right, before any file is read."""
+        """Check the options before any file is read."""
         from math import isfinite
 
         from partialfair.utils.checks import check_count
@@ -347,28 +353,28 @@ class ScoreSettings(OutDirectory, ScoreColumns, EvaluationSettings):
 class AuditSettings(TableFile, GateOptions, ScoreSettings):
     """Options of ``audit``."""
 
-    fail_metric: str = evaluation(
-        str, "--fail-metric NAME", "Metric that --fail-above looks at.", default="statistical_parity"
+    fail_metric: str = expert(
+        str, "--fail-metric NAME", "Metric that --fail-above evaluates.", default="statistical_parity"
     )
     memo: Path | None = output(
         Path | None,
         "--memo FILE.md",
-        "Write the verdict, and what it does not say, as a paragraph.",
+        "Write the verdict and its limits as a paragraph.",
     )
 
     @property
     def gate_metric(self) -> str:
-        """The metric of the gap that fails."""
+        """The metric that ``--fail-above`` evaluates."""
         return self.fail_metric
 
     def check(self) -> None:
-        """Refuse what cannot be right, before any file is read."""
+        """Check the options before any file is read."""
         super().check()
         reason = None
         if self.interval == AUTO:
             reason = (
-                f"is a test of an interval that was fixed before, and --interval {AUTO} takes one for its "
-                "wide gap on the same rows; give the interval"
+                f"tests an interval that was fixed before, and --interval {AUTO} chooses one with a large gap on "
+                "the same rows; give the interval"
             )
         self.check_gate({FailureKinds.exceeds: reason})
 
@@ -377,13 +383,13 @@ class AuditSettings(TableFile, GateOptions, ScoreSettings):
 class CompareSettings(ScoreSettings):
     """Options of ``compare``."""
 
-    files: list[Path] = argument(list[Path], "Two or more files with scores of the same people.")
+    files: list[Path] = argument(list[Path], "FILE", "Two or more files with scores of the same rows.")
     id_column: str | None = columns(
-        str | None, "--id COL", "Says who a row is; without it rows are matched in order."
+        str | None, "--id COL", "Column that identifies rows. Default: rows are matched in order."
     )
 
     def check(self) -> None:
-        """Refuse what cannot be right, before any file is read."""
+        """Check the options before any file is read."""
         if len(self.files) < 2:
             raise InputError("compare needs at least two files; for one use audit")
         super().check()
@@ -393,29 +399,31 @@ class CompareSettings(ScoreSettings):
 class AdjustSettings(TableFile, OutDirectory, ScoreColumns, TableSettings):
     """Options of ``adjust``."""
 
-    id_column: str | None = columns(str | None, "--id COL", "Says who a row is; kept in what is written.")
+    id_column: str | None = columns(str | None, "--id COL", "Column that identifies rows; also written.")
     max_gap: float | None = request(
         float | None,
         "--max-gap GAP",
-        "Largest gap of the adjusted scores on this file; needed unless a map is applied.",
+        "Limit on the gap of the adjusted scores in this file; required without --apply.",
     )
     threshold: float | None = request(
         float | None,
         "--threshold SCORE",
-        "Bound the gap in who is above this score only, demographic parity.",
+        "Limit only the gap in the proportion above this score (demographic parity).",
     )
-    score_range: tuple[float, float] | None = request(
+    score_range: tuple[float, float] | None = expert(
         tuple[float, float] | None,
         "--score-range LOW HIGH",
-        "Ends that new people's scores must not leave: 0 1 for probabilities.",
+        "Range of the adjusted scores of new data: 0 1 for probabilities.",
     )
-    apply_map: Path | None = fit(
-        Path | None, "--apply MAP.json", "Move scores by the map of an earlier run, for new people."
+    apply_map: Path | None = request(
+        Path | None, "--apply MAP.json", "Adjust the scores of new data with the map of an earlier run."
     )
-    max_knots: int = fit(int, "--max-knots N", "About how many rows the map has by group.", default=1000)
+    max_knots: int = expert(
+        int, "--max-knots N", "Approximate number of rows of the map per group.", default=1000
+    )
 
     def check(self) -> None:
-        """Refuse what cannot be right, before any file is read."""
+        """Check the options before any file is read."""
         if self.apply_map is not None:
             given = {
                 "--max-gap": self.max_gap,
@@ -446,109 +454,113 @@ class AdjustSettings(TableFile, OutDirectory, ScoreColumns, TableSettings):
 class ModelSettings(TableFile, EvaluationSettings):
     """Options of commands that train models: ``train`` and ``path``."""
 
-    target: str = columns(str, "--target COL", "What to predict, of two values.")
+    target: str = columns(str, "--target COL", "Label to predict, with two values.")
     ids: tuple[str, ...] = columns(
         list[str] | None,
         "--id COL",
-        "Says who a row is: no feature, but kept by predict; repeat.",
+        "Column that identifies rows: not a feature, but kept by predict. Repeatable.",
         default=(),
         read=_read_names,
     )
     drop: tuple[str, ...] = columns(
-        list[str] | None, "--drop COL", "Is no feature; repeat.", default=(), read=_read_names
+        list[str] | None,
+        "--drop COL",
+        "Column that is not a feature. Repeatable.",
+        default=(),
+        read=_read_names,
     )
     categories: tuple[str, ...] = columns(
         list[str] | None,
         "--category COL",
-        "Numbers that are codes of categories; repeat.",
+        "Column of numbers that are codes of categories. Repeatable.",
         default=(),
         read=_read_names,
     )
     constraint: str = request(
         str,
         "--constraint NAME",
-        f"What is bounded: {_CONSTRAINTS}; or, in train, none.",
+        f"Metric to limit: {_CONSTRAINTS}; train also accepts none.",
         default="statistical_parity",
     )
-    enforce: Literal["exact", "surrogate"] = request(
+    enforce: Literal["exact", "surrogate"] = expert(
         Enforcement,
-        "--enforce",
-        "'exact' bounds the gap itself on the training rows, 'surrogate' the paper's smooth stand-in.",
+        "--enforce exact|surrogate",
+        "Limit the exact gap of the training rows, or the paper's smooth surrogate of it.",
         default="exact",
     )
-    outside: Literal["free", "no_worse"] = request(
+    outside: Literal["free", "no_worse"] = expert(
         Outside,
-        "--outside",
-        "'no_worse' limits gaps next to the interval to those of the model without a constraint.",
+        "--outside free|no_worse",
+        "no_worse limits the gaps next to the interval to those of the unconstrained model.",
         default="free",
     )
     model: str = fit(
         Models,
-        "--model",
-        "A linear model, or trees of LightGBM, XGBoost or scikit-learn (HistGradientBoosting), whose "
-        "leaf values are refitted; trees take categories and missing values as they are.",
+        "--model linear|lightgbm|xgboost|hist",
+        "A linear model, or trees of LightGBM, XGBoost or scikit-learn (HistGradientBoosting) with refitted "
+        "leaf values. Trees need no encoding of categories and missing values.",
         default="linear",
     )
-    group_terms: Literal["intercept", "interactions"] | None = fit(
+    group_terms: Literal["intercept", "interactions"] | None = expert(
         GroupTerms,
-        "--group-terms",
-        "Whether the model may use the group; it then needs it to score.",
+        "--group-terms none|intercept|interactions",
+        "Let the model use the group; scoring then requires the group.",
         default=None,
         read={"none": None, "intercept": "intercept", "interactions": "interactions"}.get,
     )
-    decision_threshold: float | Literal["tune"] = fit(
+    decision_threshold: float | Literal["tune"] = expert(
         str | None,
         "--decision-threshold X",
-        "The score above which decisions are positive, 0 by default; tune takes the most accurate one on the "
-        "training rows; a constraint on ranks does not notice.",
+        "Score above which decisions are positive, or tune for the most accurate one on the training rows "
+        "(constraints on ranks only). [default: 0]",
         default=0.0,
         read=_read_decision_threshold,
     )
-    time_limit: float | None = fit(
-        float | None, "--time-limit SECONDS", "End each fit after so long, with its best model so far."
+    time_limit: float | None = expert(
+        float | None, "--time-limit SECONDS", "Stop each fit after this time and keep its best model."
     )
     cv: int | None = evaluation(
         int | None,
         "--cv FOLDS",
-        "Hold out no rows: train on all, and judge models trained like this on all rows out of fold.",
+        "Train on all rows, and evaluate out of fold instead of on held-out rows.",
     )
-    verbose: bool = output(bool, "--verbose", "Also say how the fit went: steps, objective, KKT certificate.")
+    verbose: bool = output(bool, "--verbose", "Also print steps, objective and KKT certificate of the fit.")
 
     share_flag: ClassVar[str]
-    """The option that says how many rows are held out."""
+    """The option that sets how many rows are held out."""
 
     @property
     def named(self) -> NamedConstraint | None:
-        """What is known of the constraint; None of an ordinary model."""
+        """The entry of the constraint; None for an unconstrained model."""
         from partialfair.training.named_constraints import NAMED_CONSTRAINTS
 
         return NAMED_CONSTRAINTS.get(self.constraint)
 
     @property
     def metric(self) -> str:
-        """The metric that the constraint bounds; of an ordinary model statistical parity."""
+        """The metric that the constraint limits; statistical parity for an unconstrained model."""
         return "statistical_parity" if self.named is None else self.named.metric
 
     @property
     def largest_gap(self) -> float:
-        """The largest gap that may be allowed."""
+        """The largest possible limit."""
         return 1.0 if self.named is None else self.named.kind.largest_gap
 
     @property
     def is_at_threshold(self) -> bool:
-        """Whether the constraint is about the shares above a threshold."""
+        """Whether the constraint concerns proportions above a threshold."""
         return self.named is not None and self.named.bounded.needs_threshold
 
     @property
     def rank_within(self) -> types.RankWithin:
-        """Where evaluations rank rows: where the constraint does."""
+        """Whether evaluations rank rows within group and label, as the constraint does, or in the group."""
         # Equal opportunity and odds are constrained within the label, see `rank_within` of the metrics.
         by_label = self.named is not None and self.named.bounded.needs_labels
         return "group_and_label" if by_label else "group"
 
     @property
     def is_constrained(self) -> bool:
-        """Whether a model with a constraint is trained."""
+        """Whether the model has a constraint."""
         return self.constraint != "none"
 
     @property
@@ -558,23 +570,23 @@ class ModelSettings(TableFile, EvaluationSettings):
 
     @property
     def penalty(self) -> float:
-        """The estimator's own ``alpha``."""
+        """The default ``alpha`` of the estimator."""
         return _PENALTIES.get(self.model, _PENALTY_OF_TREES)
 
     @property
     def constrained_size(self) -> int:
-        """Members that a group has at least if the constraint is to hold for it."""
+        """The smallest group that the constraint includes."""
         return _FEWEST if self.small_groups == "keep" else self.min_group_size
 
     def check(self) -> None:
-        """Refuse what cannot be right, before any file is read."""
+        """Check the options before any file is read."""
         from partialfair.training.named_constraints import NAMED_CONSTRAINTS
         from partialfair.utils.checks import check_count, check_number
 
         super().check()
         if self.model != Models.linear and self.group_terms is not None:
             raise InputError(
-                f"--model {self.model} never needs the group to score, so it takes no --group-terms"
+                f"--model {self.model} scores without the group, so --group-terms must be left out"
             )
         # scikit-learn is always there; the other libraries are an extra.
         if self.model not in (Models.linear, Models.hist):
@@ -585,7 +597,9 @@ class ModelSettings(TableFile, EvaluationSettings):
         if self.named is not None and self.named.kind.interval is None:  # some classes have a default
             self.require_interval()
         if self.interval == AUTO and not self.is_constrained:
-            raise InputError("--interval auto is chosen for a constraint, and --constraint none has none")
+            raise InputError(
+                "--interval auto needs a constraint to choose for, and --constraint none has none"
+            )
         if self.decision_threshold != "tune":
             check_number(self.decision_threshold, "--decision-threshold")
         elif self.is_at_threshold:
@@ -609,7 +623,7 @@ class ModelSettings(TableFile, EvaluationSettings):
             check_count(self.cv, "--cv", low=2)
 
     def _check_outside(self) -> None:
-        """Refuse what limits next to the interval cannot be added to."""
+        """Check that limits next to the interval can be added to the constraint."""
         if self.constraint != "statistical_parity":
             raise InputError(
                 "--outside no_worse limits gaps next to the interval of --constraint statistical_parity, not "
@@ -639,21 +653,18 @@ class ModelSettings(TableFile, EvaluationSettings):
         if alpha != AUTO:
             check_number(alpha, flag, low=0.0)
         elif self.model == Models.linear:
-            raise InputError(
-                f"{flag} {AUTO} is for trees, whose leaf values it draws to those of the library; give a "
-                "number, or another --model"
-            )
+            raise InputError(f"{flag} {AUTO} is available for trees only; give a number, or another --model")
 
     def _share_of(self, given: float | None) -> float:
-        """Return the share of the rows to hold out; none where they are in folds."""
+        """Return the proportion of rows to hold out; 0 with folds."""
         if self.cv is None:
             return _SHARE if given is None else given
         if given is not None:
-            raise InputError(f"--cv judges models on all rows, so {self.share_flag} must be left out")
+            raise InputError(f"--cv evaluates models on all rows, so {self.share_flag} must be left out")
         return 0.0
 
     def record(self) -> dict[str, Any]:
-        """Return what was asked for as plain data for JSON, in the words of the library."""
+        """Return the settings as plain data for JSON, under the library's names."""
         return {
             "interval": interval_record(self.interval),
             "gap_scale": self.gap_scale,
@@ -680,36 +691,36 @@ class TrainSettings(GateOptions, ModelSettings):
     max_gap: float = request(
         float,
         "--max-gap GAP",
-        "The largest gap allowed among the training rows, or with --population among new people.",
+        "Limit on the gap of the training rows, or with --population of the population.",
         default=0.05,
     )
     population: bool = request(
         bool,
         "--population",
-        "Promise the gap of new people: train several models, and keep the best of those whose gap "
-        "the rows held out show, with --confidence, to be at most --max-gap.",
+        "Train several models, and keep the most accurate one whose gap in the population is at most "
+        "--max-gap with --confidence, as validated on the held-out rows.",
     )
-    alpha: float | Literal["auto"] | None = fit(
+    alpha: float | Literal["auto"] | None = expert(
         str | None,
         "--alpha X",
-        "Strength of the l2 penalty: 1e-4 by default, of trees 1e-2; for trees auto chooses it, in "
-        "five times the time.",
+        "Strength of the l2 penalty; auto (trees only) chooses it in five times the run time. "
+        "[default: 0.0001, for trees 0.01]",
         read=_read_alpha,
     )
     test_size: float | None = evaluation(
         float | None,
-        "--test-size SHARE",
-        f"Share of the rows held out to evaluate the model, {_SHARE:g} if not given; 0 for none.",
+        "--test-size P",
+        f"Proportion of the rows held out to evaluate the model; 0 for none. [default: {_SHARE:g}]",
     )
-    fail_metric: str | None = evaluation(
+    fail_metric: str | None = expert(
         str | None,
         "--fail-metric NAME",
-        "Metric that --fail-above looks at; by default that of --constraint.",
+        "Metric that --fail-above evaluates. Default: the metric of --constraint.",
     )
     out: Path = output(
         Path,
         "--out DIR",
-        "Directory for the model, JSON and pictures, or DIR/name.skops.",
+        "Directory for the model, JSON and figures, or DIR/name.skops.",
         default=Path("model"),
     )
 
@@ -717,7 +728,7 @@ class TrainSettings(GateOptions, ModelSettings):
 
     @property
     def share(self) -> float:
-        """Of the rows that is held out."""
+        """The proportion of rows that is held out."""
         return self._share_of(self.test_size)
 
     @property
@@ -732,7 +743,7 @@ class TrainSettings(GateOptions, ModelSettings):
 
     @property
     def gate_metric(self) -> str:
-        """The metric of the gap that fails."""
+        """The metric that ``--fail-above`` evaluates."""
         return self.fail_metric or self.metric
 
     @property
@@ -741,7 +752,7 @@ class TrainSettings(GateOptions, ModelSettings):
         return (self.max_gap,) if self.is_constrained else ()
 
     def check(self) -> None:
-        """Refuse what cannot be right, before any file is read."""
+        """Check the options before any file is read."""
         from partialfair.utils.checks import check_number
 
         if self.population and self.enforce == "surrogate":
@@ -755,26 +766,21 @@ class TrainSettings(GateOptions, ModelSettings):
             raise InputError(f"--test-size must be at least 0 and below 1, not {self.share:g}")
         reason = None
         if self.cv is not None:
-            reason = "is about one model, and --cv measures several; leave one of them out"
+            reason = "concerns one model, and --cv evaluates several; leave one of them out"
         elif self.share == 0:
-            reason = (
-                "is about people whom the model has not seen: it needs rows held out, so --test-size above 0"
-            )
+            reason = "is decided on held-out rows, so --test-size must be above 0"
         self.check_gate({FailureKinds.exceeds: reason, FailureKinds.inconclusive: reason})
         if not self.population:
             return
         if not self.is_constrained:
-            raise InputError("--population bounds a gap of new people, and --constraint none has none")
+            raise InputError("--population limits a gap in the population; --constraint none has no limit")
         if self.cv is not None:
-            raise InputError(
-                "--population promises the gap of one model, and --cv measures those of several; leave one "
-                "out"
-            )
+            raise InputError("--population validates one model, and --cv evaluates several; leave one out")
         if self.share == 0:
             raise InputError("--population validates models on held-out rows, so --test-size must be above 0")
 
     def record(self) -> dict[str, Any]:
-        """Return what was asked for as plain data for JSON."""
+        """Return the settings as plain data for JSON."""
         own = {"max_gap": self.max_gap, "alpha": self.alphas[0], "test_size": self.share, "cv": self.cv}
         return {**super().record(), **own}
 
@@ -786,35 +792,35 @@ class PathSettings(ModelSettings):
     max_gaps: tuple[float, ...] = request(
         str,
         "--max-gaps GAP,GAP,…",
-        "Gaps to allow among the training rows, with commas between them.",
+        "Limits on the gap of the training rows; a model is trained for each.",
         read=lambda text: read_numbers(text, "--max-gaps"),
     )
-    given_alphas: tuple[float | Literal["auto"], ...] = fit(
+    given_alphas: tuple[float | Literal["auto"], ...] = expert(
         str | None,
         "--alphas X,X,…",
-        "Strengths of the l2 penalty to try with each gap: 1e-4 by default, of trees 1e-2; for "
-        "trees auto chooses one.",
+        "Strengths of the l2 penalty to try with each limit; auto (trees only) chooses one. "
+        "[default: 0.0001, for trees 0.01]",
         default=(),
         read=_read_alphas,
     )
-    validation: float | None = evaluation(
+    test_size: float | None = evaluation(
         float | None,
-        "--test-size SHARE",
-        f"Share of the rows held out to evaluate the models, {_SHARE:g} if not given.",
+        "--test-size P",
+        f"Proportion of the rows held out to evaluate the models. [default: {_SHARE:g}]",
     )
     scoring: str = evaluation(
-        str, "--scoring NAME", "What counts: accuracy, balanced_accuracy or roc_auc.", default="accuracy"
+        str, "--scoring NAME", "Score of a model: accuracy, balanced_accuracy or roc_auc.", default="accuracy"
     )
-    best: float | None = evaluation(
+    best: float | None = request(
         float | None,
         "--best GAP",
-        "Save the best model whose gap on new people is, with --confidence, at most this; exit with "
-        "1 if there is none.",
+        "Save the best model whose gap in the population is at most GAP, with --confidence; exit with 1 if "
+        "no model qualifies.",
     )
     out: Path = output(
         Path,
         "--out DIR",
-        "Directory for the table, JSON, the picture and the chosen model.",
+        "Directory for the table, JSON, the figure and the chosen model.",
         default=Path("path"),
     )
 
@@ -822,8 +828,8 @@ class PathSettings(ModelSettings):
 
     @property
     def share(self) -> float:
-        """Of the rows that is held out."""
-        return self._share_of(self.validation)
+        """The proportion of rows that is held out."""
+        return self._share_of(self.test_size)
 
     @property
     def alphas(self) -> tuple[float | Literal["auto"], ...]:
@@ -831,14 +837,14 @@ class PathSettings(ModelSettings):
         return self.given_alphas or (self.penalty,)
 
     def check(self) -> None:
-        """Refuse what cannot be right, before any file is read."""
+        """Check the options before any file is read."""
         from partialfair.utils.checks import check_choice, check_number
 
         super().check()
         # Also refuses --test-size with --cv.
         share = self.share
         if not self.is_constrained:
-            raise InputError("--constraint none leaves no gap to vary; use train for an ordinary model")
+            raise InputError("--constraint none has no gap to vary; use train for an unconstrained model")
         for gap in self.max_gaps:
             check_number(gap, "--max-gaps", low=0.0, high=self.largest_gap)
         for alpha in self.alphas:
@@ -846,21 +852,19 @@ class PathSettings(ModelSettings):
         if self.cv is None:
             check_number(share, "--test-size", above=0.0, high=0.9)
         elif self.best is not None:
-            raise InputError(
-                "--best promises the gap of one model, and --cv measures those of several; leave one out"
-            )
+            raise InputError("--best validates one model, and --cv evaluates several; leave one out")
         check_choice(self.scoring, "--scoring", SCORINGS)
         if self.best is not None:
             self.check_savable()
             check_number(self.best, "--best", low=0.0, high=self.largest_gap)
 
     def record(self) -> dict[str, Any]:
-        """Return what was asked for as plain data for JSON."""
+        """Return the settings as plain data for JSON."""
         return {
             **super().record(),
             "max_gaps": self.max_gaps,
             "alphas": self.alphas,
-            "validation": self.share,
+            "test_size": self.share,
             "scoring": self.scoring,
             "best": self.best,
             "cv": self.cv,
@@ -874,7 +878,7 @@ TableFitSettings: TypeAlias = TrainSettings | PathSettings
 class ModelFileSettings:
     """Options of commands that use a saved model."""
 
-    model: Path = argument(Path, "Directory of partialfair train or path, or a model's file.")
+    model: Path = argument(Path, "MODEL", "Output directory of train or path, or a model file.")
     as_json: bool = output(bool, "--json", JSON_HELP)
 
 
@@ -882,15 +886,15 @@ class ModelFileSettings:
 class PredictSettings(ModelFileSettings):
     """Options of ``predict``."""
 
-    file: Path = argument(Path, "CSV, Parquet or Arrow file with the columns trained on; - for a pipe.")
-    out: Path | None = output(
-        Path | None, "--out FILE", "CSV or Parquet file to write; standard output if not given."
+    file: Path = argument(
+        Path, "FILE", "CSV, Parquet or Arrow file with the columns of the training set; - reads a pipe."
     )
-    keep: bool = output(bool, "--keep", "Keep all columns; otherwise ids, groups and target.")
-    allow_infeasible: bool = option(
-        bool,
-        "--allow-infeasible",
-        "Also score with a model whose gap in training is wider than was asked for.",
+    out: Path | None = output(
+        Path | None, "--out FILE", "CSV or Parquet file to write. Default: standard output."
+    )
+    keep: bool = output(bool, "--keep", "Write all columns, not only ids, groups and target.")
+    allow_infeasible: bool = output(
+        bool, "--allow-infeasible", "Also use a model that violates its constraint."
     )
 
 
@@ -898,9 +902,9 @@ class PredictSettings(ModelFileSettings):
 class ExportSettings(ModelFileSettings):
     """Options of ``export``."""
 
-    out: Path = argument(Path, "File to write; it ends in .onnx.")
-    allow_infeasible: bool = option(
-        bool, "--allow-infeasible", "Also export a model whose gap in training is wider than was asked for."
+    out: Path = argument(Path, "OUT.onnx", "File to write.")
+    allow_infeasible: bool = output(
+        bool, "--allow-infeasible", "Also export a model that violates its constraint."
     )
 
 
@@ -909,5 +913,5 @@ class DemoSettings(Seed):
     """Options of ``demo``."""
 
     out: Path = output(
-        Path, "--out DIR", "Directory for the table, pictures and the page.", default=Path("demo")
+        Path, "--out DIR", "Directory for the table, the figures and the HTML report.", default=Path("demo")
     )

@@ -27,14 +27,15 @@ from partialfair.cli.verdict import Change
 from partialfair.data.groups import group_name
 from partialfair.data.samples import Samples
 from partialfair.exceptions import ThresholdOutsideIntervalWarning
-from partialfair.metrics import FairnessReport, GapDifference
+from partialfair.metrics.paired import GapDifference
+from partialfair.metrics.report import FairnessReport
 from partialfair.utils.typing import Floats, IntervalLike
 
 _WITHOUT, _WITH = "without the constraint", "with the constraint"
 
 _CHOSEN_ON_HELD_OUT_ROWS = (
-    "the rows held out chose the model: their intervals below are those of one model looked at alone; the "
-    "promise about new people allows for the choice"
+    "the model was chosen on the held-out rows: the confidence intervals below are not corrected for this "
+    "choice; the population guarantee is"
 )
 
 
@@ -42,7 +43,7 @@ def train(settings: TrainSettings) -> TrainReport:
     """Read, split, encode, fit without and with the constraint, and evaluate both."""
     gate, estimator = Gate.of(settings), build_estimator(settings)
     prepared = prepare(settings, estimator)
-    # What preparing noticed comes first.
+    # Notes of the preparation come first.
     notes = Notes(general=[*prepared.notes])
     names = (_WITHOUT, _WITH) if settings.is_constrained else ("without a constraint",)
     out_of_fold: list[Floats | None] = [None] * len(names)
@@ -58,7 +59,7 @@ def train(settings: TrainSettings) -> TrainReport:
                 out_of_fold = [point.scores for point in points]
             notes.general += _broken_folds(points[-1].fold_models)
         saved = models[-1]
-        # The fit knows which interval "auto" chose.
+        # "auto" is replaced by the interval that the fit chose.
         interval: Any = prepared.interval
         if interval == AUTO:
             interval = saved.result_.constraints[0].interval
@@ -97,12 +98,13 @@ def train(settings: TrainSettings) -> TrainReport:
 
 
 def _broken_folds(fold_models: Sequence[Any]) -> list[str]:
-    """Say in how many folds the constraint is not satisfied."""
+    """Return a note on the folds in which the constraint is not satisfied."""
     n_broken = sum(model.result_.satisfied is False for model in fold_models)
     if not n_broken:
         return []
     return [
-        f"in {n_broken} of {len(fold_models)} folds no model was found that keeps the promise in training"
+        f"in {n_broken} of {len(fold_models)} folds no feasible model was found: the constraint is violated "
+        "in training"
     ]
 
 
@@ -115,7 +117,7 @@ def _evaluate(
     *,
     counts: bool,
 ) -> ScoreEvaluation:
-    """Evaluate scores of some rows, which decide at a threshold; warnings are about what counts."""
+    """Evaluate scores of some rows, with decisions at a threshold; warnings are kept where ``counts``."""
     with warnings.catch_warnings():
         if not counts:
             warnings.simplefilter("ignore")
@@ -132,7 +134,7 @@ def _evaluate(
             rank_within=settings.rank_within,
             weights=rows.weights,
             clusters=rows.clusters,
-            # Small groups of prepared rows that were to be merged are one group already.
+            # Prepared rows have their small groups merged already.
             small_groups="list" if settings.small_groups == "merge" else None,
             also={settings.metric, *([] if settings.fail_above is None else [settings.gate_metric])},
         )
@@ -146,9 +148,9 @@ def _evaluate(
 def _compare(
     settings: TrainSettings, rows: Samples, first: ScoreEvaluation, scores: Floats, threshold: float
 ) -> GapDifference | None:
-    """Return by how much the gap differs under other scores; None where one of the gaps has no value.
+    """Return the difference of the gaps of two scores; None if one of the gaps is undefined.
 
-    Either model decides at a threshold of its own.
+    Each model has its own decision threshold.
     """
     assert first.report.threshold is not None
     compared = compare_scores(
@@ -162,13 +164,13 @@ def _compare(
         clusters=rows.clusters,
         metrics=[settings.metric],
     )
-    return compared.rows[0] if compared.rows else None
+    return compared.metrics[0] if compared.metrics else None
 
 
 def _calibration_notes(model: Any, prepared: Prepared, report: FairnessReport) -> list[str]:
-    """Say what the constraint did to the calibration of trees, whose library gives the measure.
+    """Return a note on how the constraint changed the calibration of trees.
 
-    Groups that are too small to evaluate are not named: their errors are mostly noise.
+    Groups that are too small to evaluate are left out: their errors are mostly noise.
     """
     if not model.takes_tables or model.constraint is None:
         return []
@@ -177,7 +179,7 @@ def _calibration_notes(model: Any, prepared: Prepared, report: FairnessReport) -
     table = model.calibration(rows.X, rows.y, sensitive_features=rows.groups, sample_weight=rows.weights)
     evaluated = [group_name(group.group) for group in report.groups]
     table = table.loc[[name for name in table.index if name in evaluated]]
-    # One sentence, on the group that the probabilities suit least.
+    # The note is on the group with the largest calibration error.
     worst = table["error_after"].idxmax()
     line = table.loc[worst]
     suffers = "suffers" if line["error_after"] > line["error_before"] else "does not suffer"

@@ -1,4 +1,4 @@
-"""``partialfair train``: a model fitted and evaluated, and the record, files and page that show it."""
+"""``partialfair train``: the fitted and evaluated model as text, record, files and HTML report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from partialfair.cli.training import Notes
 from partialfair.cli.verdict import Change, Side, difference_sentence, print_before_after, quality_text
 from partialfair.data.groups import group_name
 from partialfair.data.intervals import as_interval_set, ranks_text
-from partialfair.estimators import FitResult
 from partialfair.metrics.catalogue import METRICS
 from partialfair.optimization.solvers import GOOD
 from partialfair.persistence import model_bytes
@@ -37,6 +36,7 @@ from partialfair.report.sections import (
 )
 from partialfair.report.verdict import Outcome
 from partialfair.tables import TableModel
+from partialfair.training.result import FitResult
 from partialfair.utils.text import fixed
 from partialfair.utils.typing import IntervalLike
 
@@ -51,39 +51,39 @@ PICTURES = ("rank_curves.png", "score_densities.png")
 
 
 _FEW_STEPS, _MOST_MEMBERS = 2.0, 50.0
-"""A group is the cause where two of its members move the gap by the limit, and it has at most so many."""
+"""A group is named as the cause if two of its members move the gap by the limit, and up to this size."""
 
 
 def infeasible_name(name: str) -> str:
-    """Return the name of a model that does not keep its promise, ``model.infeasible.skops``."""
+    """Return the file name of a model that violates its constraint, ``model.infeasible.skops``."""
     return name.removesuffix(".skops") + ".infeasible.skops"
 
 
 def file_names(model: str) -> tuple[str, ...]:
-    """Return what ``--out`` may write, known before anything is trained; the record last."""
+    """Return the files that ``--out`` may write, known before training; the record is last."""
     return (model, infeasible_name(model), HELD_OUT_FILE, OUT_OF_FOLD_FILE, *PICTURES, RECORD)
 
 
 @dataclass(frozen=True, eq=False)
 class TrainReport:
-    """A trained model, and how it and the one without a constraint do on every part of the rows.
+    """A trained model, and the evaluations of it and of the unconstrained model on all parts of the rows.
 
     Attributes
     ----------
     settings, gate, prepared
-        What was requested, and the table.
+        The settings, and the prepared table.
     interval
-        What the models are evaluated on.
+        The interval on which models are evaluated.
     model
-        What is saved.
+        The model that is saved.
     evaluations
-        From the model ("without the constraint", "with the constraint") and the part ("training", "held out"
-        or "out of fold") to how it does there. The last is the one that counts: of the model that is saved,
-        on rows not trained on if there are any.
+        Evaluations by model ("without the constraint", "with the constraint") and part ("training", "held
+        out" or "out of fold"). The last one is the main evaluation: the saved model on rows that it was not
+        trained on, if there are any.
     change
-        What the constraint changed on the rows that count.
+        What the constraint changed on the rows of the main evaluation.
     notes
-        What may surprise.
+        Warnings and remarks.
     """
 
     settings: TrainSettings
@@ -103,17 +103,17 @@ class TrainReport:
 
     @property
     def last(self) -> tuple[str, str]:
-        """The model and the part that count."""
+        """The model and the part of the main evaluation."""
         return list(self.evaluations)[-1]
 
     @property
     def evaluation(self) -> ScoreEvaluation:
-        """The evaluation that counts."""
+        """The main evaluation."""
         return self.evaluations[self.last]
 
     @property
     def compared(self) -> dict[str, ScoreEvaluation]:
-        """All models on the part that counts, by name."""
+        """The evaluations of all models on the part of the main evaluation, by name."""
         return {model: each for (model, part), each in self.evaluations.items() if part == self.last[1]}
 
     @property
@@ -125,21 +125,21 @@ class TrainReport:
 
     @property
     def headline(self) -> str:
-        """What was trained, on what, and what was requested of whom."""
+        """A description of the target, the rows, the limit and the interval."""
         settings = self.settings
-        purpose = "no constraint; judged"
+        purpose = "no constraint; evaluated"
         if settings.is_constrained:
             purpose = f"{METRICS[settings.metric].title} gap at most {settings.max_gap:g}"
         return self.prepared.headline(purpose, self.interval, self.excluded)
 
     @property
     def excluded(self) -> list[str]:
-        """Names of groups that are too small for the constraint, whose rows count in the loss only."""
+        """Names of groups that are too small for the constraint; their rows count in the loss only."""
         return [group_name(label) for label in self.result.small_groups]
 
     @property
     def answer(self) -> str | None:
-        """Say whether the constraint is satisfied; None without one."""
+        """A sentence on whether the constraint is satisfied; None without a constraint."""
         settings, result = self.settings, self.result
         if result.satisfied is None:
             return None
@@ -149,7 +149,7 @@ class TrainReport:
                 return answer
             return f"Constraint NOT satisfied: {answer}; {as_options(result.infeasibility or '')}"
         text = METRICS[settings.metric].text
-        # All digits that matter where the gap is above the limit.
+        # More digits show by how much the gap exceeds the limit.
         gap = text(result.gap) if result.satisfied else f"{result.gap:.4g}"
         pair = max(result.gaps, key=lambda gap: gap.value).groups
         figures = f"training gap {gap}, limit {settings.max_gap:g} ({' vs '.join(map(group_name, pair))})"
@@ -162,22 +162,22 @@ class TrainReport:
 
     @property
     def all_notes(self) -> list[str]:
-        """Everything that may surprise, what matters most first."""
+        """All notes, the most important first."""
         return [*self.notes.overfitted, *self.notes.general, *self.notes.fits]
 
     @property
     def file_name(self) -> str:
-        """What the model is saved as: one that violates its constraint never takes a good one's place."""
+        """The file name of the model; an infeasible model never replaces a feasible one."""
         name = self.settings.out.name if self.settings.out.suffix == ".skops" else MODEL
         return infeasible_name(name) if self.result.satisfied is False else name
 
     @cached_property
     def content(self) -> bytes:
-        """The model as its file holds it."""
+        """The content of the model file."""
         return model_bytes(self.model)
 
     def record(self) -> dict[str, Any]:
-        """Return plain data for JSON; the schema's number changes when a reader would have to."""
+        """Return plain data for JSON; an incompatible change increases the number of the schema."""
         part = self.last[1]
         models: dict[str, dict[str, Any]] = {}
         for (model, of), each in self.evaluations.items():
@@ -200,11 +200,11 @@ class TrainReport:
         return record
 
     def files(self) -> dict[str, Content]:
-        """Return what ``--out`` writes with the record."""
+        """Return the files of ``--out`` besides the record."""
         files: dict[str, Content] = {self.file_name: self.content}
         part = self.last[1]
         if part != TRAINING:
-            # Rows not trained on, and how the models score them, the saved one first; `audit` reads the file.
+            # The rows that were not trained on with the scores of both models; `audit` reads the file.
             unconstrained, *_ = self.compared.values()
             scores = {"score": self.evaluation.scores}
             if unconstrained is not self.evaluation:
@@ -218,7 +218,7 @@ class TrainReport:
         }
 
     def page(self) -> str:
-        """Return the interactive page: the model compared with the one without the constraint."""
+        """Return the HTML report: the model compared with the unconstrained one."""
         model, part = self.last
         quality = [
             [name, of, f"{each.accuracy:.3f}", f"{each.auc:.3f}"]
@@ -234,7 +234,7 @@ class TrainReport:
             title=f"Model of {self.prepared.path.name}",
             headline=f"{self.headline}; evaluated on rows {part}",
             sections=[
-                Section("How good the models are", quality, ("model", "rows", "accuracy", "AUC")),
+                Section("Accuracy and AUC", quality, ("model", "rows", "accuracy", "AUC")),
                 fits_section({model: self.result}, self.settings.metric),
                 settings_section(self.settings.record()),
                 *notes_section(self.all_notes),
@@ -253,7 +253,7 @@ class TrainReport:
         )
 
     def _outcome(self, name: str) -> Outcome:
-        """Return how good a model is, and of the saved one how its fit ended."""
+        """Return accuracy and AUC of a model and, for the saved one, how its fit ended."""
         each = self.compared[name]
         quality = [("accuracy", fixed(each.accuracy)), ("AUC", fixed(each.auc))]
         if name != self.last[0]:
@@ -269,11 +269,11 @@ class TrainReport:
         return draw_rank_curves(reports, self.evaluation.interval)
 
     def print(self, out: Console) -> None:
-        """Print the answer, before and after, all metrics; how the fit went comes last."""
+        """Print the answer, the comparison of both models and all metrics; details of the fit come last."""
         settings, (model, part) = self.settings, self.last
         report, metric = self.evaluation.report, settings.metric
         out.print(Text.assemble((str(self.prepared.path), "bold"), f": {self.headline}\n"))
-        unseen = part != TRAINING  # intervals say nothing of rows that the model was trained on
+        unseen = part != TRAINING  # confidence intervals are not valid on training rows
         if self.answer is not None:
             out.print(Text(self.answer, style="" if self.result.satisfied else "red"))
             for piece in outside_record(self.result):
@@ -318,18 +318,18 @@ class TrainReport:
             out.print(note_line(note))
 
     def _advice(self) -> str | None:
-        """Say what to do if the constraint is not satisfied."""
+        """Return what to do if the constraint is not satisfied."""
         if self.result.satisfied is not False:
             return None
-        path = "partialfair path shows which gaps can be reached, and at what cost"
+        path = "partialfair path shows which limits are feasible, and what they cost in accuracy"
         if self.settings.population:
-            return f"more rows, or a larger --test-size, bring bounds closer; {path}"
+            return f"more rows, or a larger --test-size, bring the confidence bound closer; {path}"
         return self._small_group_advice() or (
-            f"{path}; more features or --group-terms can close a gap that these cannot"
+            f"{path}; more features or --group-terms can reduce the gap further"
         )
 
     def _small_group_advice(self) -> str | None:
-        """Name the group of the worst pair that has too few members to satisfy the limit, if there is one."""
+        """Return advice on the group of the worst pair that is too small for the limit, if there is one."""
         settings, result = self.settings, self.result
         if result.gap <= settings.max_gap:  # only gaps next to the interval are too large
             return None

@@ -1,6 +1,6 @@
-"""From prepared rows to fitted models: a path of limits, of which ``train`` has one.
+"""From prepared rows to fitted models: a path of limits, which has a single limit in ``train``.
 
-The first model of a path has no constraint, so that ``train`` compares with it whatever it saves.
+The first model of a path has no constraint; ``train`` compares the model that it saves with this one.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from partialfair.estimators.path import FairnessPath, PathPoint
 from partialfair.estimators.path_fits import VariedConstraint, fit_points
 from partialfair.exceptions import SmallSampleGapWarning
 from partialfair.optimization.solvers import Record, Status
-from partialfair.training import record_of
+from partialfair.training.named_constraints import record_of
 from partialfair.utils.extras import require
 from partialfair.utils.typing import SmallGroups
 
 _TREES, _LEAVES, _LEARNING_RATE = 500, 8, 0.1
-"""Early stopping cuts the trees to what rows held out ask for. Many leaf values fit the noise of the rows: on
-a9a at a training gap of .1, 60 trees of 8 leaves had a test accuracy of .827, 300 of 31 one of .818."""
+"""Early stopping on held-out rows reduces the number of trees. Many leaf values fit the noise of the rows: on
+a9a at a training gap of 0.1, test accuracy was 0.827 with 60 trees of 8 leaves, and 0.818 with 300 of 31."""
 
 
 def build_estimator(settings: TableFitSettings) -> PartialFairEstimator:
     """Return the estimator of ``--model`` with the constraint; interval and limit may be set later.
 
-    Without a constraint it states the one that the model is evaluated by; only its unconstrained model is
-    fitted.
+    With ``--constraint none`` the estimator has the constraint by which the model is evaluated, and only its
+    unconstrained model is fitted.
     """
     stated: dict[str, Any] = {
         "interval": settings.interval,
@@ -57,7 +57,7 @@ def build_estimator(settings: TableFitSettings) -> PartialFairEstimator:
     }
     constraint = settings.constraint if settings.is_constrained else "statistical_parity"
     if settings.model == Models.linear:
-        from partialfair.estimators import PartialFairClassifier
+        from partialfair.estimators.classifier import PartialFairClassifier
 
         estimator: PartialFairEstimator = PartialFairClassifier(
             constraint, group_terms=settings.group_terms, **stated
@@ -70,7 +70,7 @@ def build_estimator(settings: TableFitSettings) -> PartialFairEstimator:
 
 
 def _base_estimator(name: str, seed: int) -> Any:
-    """Return the library's trees that are to be trained."""
+    """Return the base estimator of a library of trees."""
     shared: dict[str, Any] = {"learning_rate": _LEARNING_RATE, "random_state": seed}
     if name == Models.hist:
         from sklearn.ensemble import HistGradientBoostingClassifier
@@ -82,18 +82,20 @@ def _base_estimator(name: str, seed: int) -> Any:
     if name == Models.lightgbm:
         return library.LGBMClassifier(num_leaves=_LEAVES, verbose=-1, **shared)
     shared |= {"max_leaves": _LEAVES, "grow_policy": "lossguide", "enable_categorical": True}
-    # No limit on depth but on leaves, as in LightGBM.
+    # The number of leaves is limited and the depth is not, as in LightGBM.
     return library.XGBClassifier(max_depth=0, tree_method="hist", **shared)
 
 
 @dataclass
 class Notes:
-    """What warnings of the library say, in the words of the command line, each sentence once.
+    """The library's warnings as notes that name command-line options, each once.
 
     Attributes
     ----------
     general, fits, overfitted
-        What may surprise, how fits ended that did not converge, and why a training gap says little.
+        General notes, notes on fits that did not converge, and notes on training gaps of small samples.
+    caught
+        Warnings that are not sorted yet.
     """
 
     general: list[str] = field(default_factory=list)
@@ -110,7 +112,7 @@ class Notes:
         self.sort()
 
     def sort(self, prefix: str = "") -> None:
-        """Sort the warnings until now by what they are about."""
+        """Sort the warnings that were caught so far by their category."""
         for warning in self.caught:
             notes = self.general
             if issubclass(warning.category, ConvergenceWarning):
@@ -118,7 +120,7 @@ class Notes:
             elif issubclass(warning.category, SmallSampleGapWarning) and not prefix:
                 notes = self.overfitted
             note = prefix + as_options(str(warning.message))
-            # Several models may have the same remark.
+            # Several models may issue the same warning.
             if note not in notes:
                 notes.append(note)
         self.caught.clear()
@@ -175,10 +177,10 @@ def fit_path(
 def fit_population(
     prepared: Prepared, settings: TrainSettings, estimator: PartialFairEstimator
 ) -> tuple[Any, Any]:
-    """Fit the model without a constraint, and the one that is chosen for its gap on the rows held out."""
+    """Fit the unconstrained model, and the model that is validated and chosen on the held-out rows."""
     rows, unseen = prepared.parts[TRAINING], prepared.parts[HELD_OUT]
     validation = (unseen.X, unseen.y, unseen.groups, unseen.weights, unseen.clusters)
-    # Cloned before it gets the rows held out, which only the choice may see.
+    # Cloned before the estimator gets the held-out rows, which only the choice may use.
     unconstrained: Any = clone(estimator).set_params(constraint=None, enforce="exact")
     constrained: Any = estimator.set_params(
         max_gap=settings.max_gap, validation=validation, confidence=settings.confidence
@@ -187,30 +189,33 @@ def fit_population(
         for model in (unconstrained, constrained):
             model.set_params(callback=show)
             model.fit(rows.X, rows.y, sensitive_features=rows.groups, sample_weight=rows.weights)
-            # A stopped fit has its best point until then, which is not what was requested.
+            # A fit that was stopped returns its best point so far, which was not requested.
             if model.result_.status is Status.STOPPED:
                 raise KeyboardInterrupt
     _forget_callbacks([unconstrained, constrained])
-    constrained.set_params(validation=unconstrained.validation)  # no file holds rows
+    constrained.set_params(validation=unconstrained.validation)  # model files hold no rows
     return unconstrained, constrained
 
 
 def tuned_threshold_note(model: Any) -> str:
-    """Say where a model decides whose threshold was tuned."""
+    """Return a note on the tuned decision threshold of a model."""
     rows = "training rows that no tree was trained on" if model.takes_tables else "the training rows"
     return f"decisions are positive above the score {model.decision_threshold_:.4g}, tuned on {rows}"
 
 
 def chosen_alpha_note(model: Any) -> str:
-    """Say which penalty was chosen for a model."""
-    return f"alpha {model.alpha_:g} was chosen, by loss and gap on training rows that no leaf was grown on"
+    """Return a note on the penalty that was chosen for a model."""
+    return (
+        f"alpha {model.alpha_:g} was chosen by loss and gap on training rows that the base estimator was not "
+        "trained on"
+    )
 
 
 @contextmanager
 def _progress(
     n_models: int, rows: Samples, settings: TableFitSettings
 ) -> Iterator[tuple[Callable[[Record], None], Callable[[PathPoint], None]]]:
-    """Show which model is being fitted; yield what to call with every step and every finished model."""
+    """Show progress; yield functions to call with every step and with every finished model."""
     n_done = 0
     again = "" if settings.cv is None else f", and again without each of {settings.cv} folds"
     what = "a model" if n_models == 1 else f"{n_models} models"
@@ -225,13 +230,13 @@ def _progress(
         def finish(point: PathPoint) -> None:
             nonlocal n_done
             if point.model.result_.status is Status.STOPPED:
-                raise KeyboardInterrupt  # it ends the path, and what was reached so far is not saved
+                raise KeyboardInterrupt  # the path ends, and nothing is saved
             n_done += 1
 
         yield show, finish
 
 
 def _forget_callbacks(models: Sequence[Any]) -> None:
-    """Leave in models only what they would have been fitted with by hand: files hold no functions."""
+    """Remove the callbacks of models, which files cannot hold."""
     for model in models:
         model.set_params(callback=None, warm_start=False)

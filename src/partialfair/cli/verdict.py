@@ -1,4 +1,4 @@
-"""What a command that trains begins with: the answer, before and after, and what the test set can tell."""
+"""The first lines of commands that train: the models before and after, and what the test set can show."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from rich.console import Console
 
 from partialfair.cli.report_text import gap_sentence
 from partialfair.data.groups import group_name
-from partialfair.metrics import FairnessReport, GapDifference
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.elsewhere import ElsewhereComparison, GapElsewhere
+from partialfair.metrics.paired import GapDifference
+from partialfair.metrics.report import FairnessReport
 from partialfair.report.sections import interval_title
 from partialfair.utils.text import fixed
 
 
 @dataclass(frozen=True)
 class Side:
-    """A model before or after: what it is called, how good it is, its gaps on some rows, and its limit."""
+    """A model before or after: its name, its accuracy in words, its gaps on some rows, and its limit."""
 
     name: str
     quality: str
@@ -27,13 +28,13 @@ class Side:
     limit: float | None = None
 
     def gap_in_words(self, metric: str, *, unseen: bool) -> str:
-        """Say how large the gap is, who is worse off and, on unseen rows, what that says of the limit."""
+        """Describe the gap, the group that is worse off and, on held-out rows, whether the limit holds."""
         row = self.report[metric]
         sentences = [gap_sentence(self.report, metric, unseen=unseen)]
         if row.gap > 0 and row.worse_off is not None:
             sentences.append(f"{group_name(row.worse_off)} is worse off.")
         if unseen and self.limit is not None and not np.isnan(row.gap):
-            # A satisfied constraint is about training rows, and is easily read as a claim about new data.
+            # A constraint that is satisfied in training is easily misread as a claim about new data.
             sentences.append(
                 f"The confidence interval lies within the limit {self.limit:g}."
                 if row.ci_high <= self.limit
@@ -50,9 +51,9 @@ class Change:
     Attributes
     ----------
     difference
-        Of the constrained gap; None where it says nothing: on rows that were trained on, or without a gap.
+        The difference of the constrained gap; None on training rows, and if a gap is undefined.
     elsewhere
-        The largest gap outside the interval before and after; None where nothing lies outside.
+        The largest gap outside the interval before and after; None if no rank lies outside.
     """
 
     difference: GapDifference | None = None
@@ -62,7 +63,7 @@ class Change:
     def between(
         cls, before: FairnessReport, after: FairnessReport, difference: GapDifference | None
     ) -> Change:
-        """Return the difference, and what two reports say of the ranks outside the interval."""
+        """Return the difference together with the gaps of two reports outside the interval."""
         outside = before.elsewhere(), after.elsewhere()
         if outside[0] is None or outside[1] is None:
             return cls(difference)
@@ -80,7 +81,7 @@ class Change:
         }
 
     def elsewhere_sentence(self, *, unseen: bool) -> str | None:
-        """Say what became of the largest gap outside the interval; confidence is about unseen rows."""
+        """Describe the change of the largest gap outside the interval, with confidence on held-out rows."""
         if self.elsewhere is None or unseen:
             return None if self.elsewhere is None else self.elsewhere.statement
         before, after = self.elsewhere.before, self.elsewhere.after
@@ -104,22 +105,22 @@ def _elsewhere_record(gap: GapElsewhere) -> dict[str, Any]:
 def print_before_after(
     out: Console, sides: tuple[Side, ...], metric: str, rows: str, change: Change, *, unseen: bool = True
 ) -> None:
-    """Print how good each model is, its gap in words, and how the gaps differ.
+    """Print the accuracy of each model, its gap in words, and the difference of the gaps.
 
     Parameters
     ----------
     out
-        Where to.
+        The console.
     sides
-        The model without the constraint and the one with it; or one alone.
+        The unconstrained and the constrained model, or one model.
     metric
-        Of the gap.
+        The metric of the gap.
     rows
-        Which rows these are: "held-out rows".
+        The name of the rows, such as "held-out rows".
     change
-        Between the two, on these rows.
+        The change between the two models on these rows.
     unseen
-        Whether the models were not trained on the rows, so that intervals mean something.
+        Whether the models were not trained on these rows, so that confidence intervals are valid.
     """
     for side in sides:
         out.print(f"{side.name}: {side.quality} on {rows}.", style="bold")
@@ -134,11 +135,11 @@ def print_before_after(
 
 
 def difference_sentence(row: GapDifference, confidence: float, rows: str) -> str:
-    """Say by how much the gap changed on the same rows, and what that shows."""
+    """Describe the change of the gap on the same rows, and its verdict."""
     metric = METRICS[row.metric]
     if np.isnan(row.difference):
         reason = f": {row.reason}" if row.reason else ""
-        return f"What the constraint changed cannot be measured on the {rows}{reason}."
+        return f"The change of the gap is undefined on the {rows}{reason}."
     if row.difference == row.ci_low == row.ci_high == 0:
         return f"Both models have the same gap on the {rows}: the constraint changed nothing there."
     change, low, high = (_signed(metric.text(value)) for value in (row.difference, row.ci_low, row.ci_high))
@@ -154,7 +155,7 @@ def difference_sentence(row: GapDifference, confidence: float, rows: str) -> str
 
 
 def quality_text(score: float, scoring: str = "accuracy") -> str:
-    """Write how good a model is."""
+    """Return the score of a model as text."""
     return f"{scoring} {fixed(score)}"
 
 
@@ -173,5 +174,5 @@ def difference_record(row: GapDifference) -> dict[str, Any]:
 
 
 def _signed(text: str) -> str:
-    """Write a sign before what is above 0, too."""
+    """Add a plus sign to positive numbers."""
     return text if text.startswith("-") or not text.strip("0.") else f"+{text}"

@@ -1,24 +1,24 @@
-"""Make the data of a page: of each model's scores, and of rows that enter and leave the interval.
+"""The data of the HTML report: summaries of each model's scores, and of rows that enter and leave.
 
-They are enough for exact gaps, whatever the number of rows. Intervals end on whole percents. Between two
-groups, the visits of the rank curve to the cells of that grid (`partialfair.metrics.grid`)
-determine statistical parity and the group AUC on all of them; the gaps at a threshold follow from each
-group's ranks and positives there and at whole percents.
+The summaries are enough for exact gaps with any number of rows. Intervals end on whole percents. For two
+groups, the visits of the rank curve to the cells of this grid (`partialfair.metrics.grid`) determine
+statistical parity and the group AUC on all intervals. The gaps at a threshold follow from each group's ranks
+and positives at the threshold and at whole percents.
 
-Gaps come from ranks alone, which count from the best score. Scores are only shown, in the users' units.
+Gaps depend on ranks alone, which count from the best score. Scores are only displayed, in the users' units.
 
-Under every model an interval holds the same weight of a group, so that the weight that stays tells the rest:
-as much enters as leaves. There are 5,050 intervals of whole percents, and for each group and two models the
-data hold the weight that stays on each. These are packed by cells: with S(i, j) the weight that stays on
-[i, j), ::
+Under every model an interval contains the same weight of a group, so that equal weights enter and leave, and
+the weight that stays determines both. There are 5,050 intervals of whole percents; for each group and each
+pair of models the data contain the weight that stays on each interval. The weights are packed by cells: with
+S(i, j) the weight that stays on [i, j), ::
 
     T(i, j) = S(i, j) − S(i + 1, j) − S(i, j − 1) + S(i + 1, j − 1)
 
-is what is in the first percent of the interval under one model and in its last under the other. It is 0 for
-most (i, j) where the models are alike, and small elsewhere.
+is the weight in the first percent of the interval under one model and in its last percent under the other.
+For similar models it is 0 for most (i, j), and small elsewhere.
 
-What a page discloses this way is how many rows rank at which two percents. Of a group with few members that
-would be each of them, so such groups are left out and have their line for the audited interval only.
+These data disclose how many rows have which ranks, in whole percents, under two models. In a small group this
+would identify single members, so small groups are left out, except on the audited interval.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ N_GRID = 100
 """Intervals end on multiples of 1 / N_GRID."""
 
 DISCLOSED = 2 * N_GRID
-"""Members of a group whose quantiles at whole percents are nearly the scores themselves."""
+"""In groups of at most this size, quantiles at whole percents nearly disclose the scores."""
 
 _N_BINS = 40
 _KNOTS = np.arange(N_GRID + 1) / N_GRID
 
 
 def pack(values: npt.ArrayLike, dtype: str = "<f8") -> str:
-    """Return numbers as base64, which a page reads without rounding."""
+    """Return numbers as base64, which preserves all digits."""
     return base64.b64encode(np.ascontiguousarray(values, dtype=dtype).tobytes()).decode()
 
 
@@ -69,26 +69,27 @@ def summarise(
     pairs: Sequence[Pair] | None = None,
     worst: Worst | None = None,
 ) -> dict[str, Any]:
-    """Return plain data for JSON about one model's scores.
+    """Return a summary of one model's scores as plain data for JSON.
 
     Parameters
     ----------
     scored
         The sorted scores of every group.
     threshold
-        One more threshold than those that select whole percents of all, on those scores.
+        A threshold in addition to those that select whole percents of all rows.
     confidence
-        Of the bands, each of which holds for all intervals, pairs and thresholds at once.
+        The confidence level of the bands, each of which holds simultaneously for all intervals, pairs and
+        thresholds.
     pairs, worst
-        If there are too many pairs of groups: those to keep, and the worst of all on every interval.
+        If there are too many pairs of groups: the pairs to keep, and the worst pair on every interval.
     """
-    # Thresholds in units of ranks; drawn in the users' units.
+    # Thresholds count from the best score; they are displayed in the users' units.
     thresholds = _thresholds(scored, threshold)
     drawn = oriented(thresholds, scored.higher_is_better)
     seen = scored.in_users_units()
     discrete = DiscreteScores.of(seen)
     edges = _bin_edges(seen)
-    everyone = list(scored.pairs())
+    all_pairs = list(scored.pairs())
     radii = MapRadii.of(scored, confidence)
     sizes = [group.n if group.weights is None else group.weights.sum() for group in scored]
     return {
@@ -110,37 +111,37 @@ def summarise(
         "selected": pack(np.average([group.rank(thresholds) for group in scored], axis=0, weights=sizes)),
         "bins": edges.tolist(),
         "bars": None if discrete is None else _bars(discrete, drawn, scored.higher_is_better),
-        "nPairs": len(everyone),
-        "pairs": [{"groups": pair, "visits": pack(_visits(scored, pair)[1])} for pair in pairs or everyone],
+        "nPairs": len(all_pairs),
+        "pairs": [{"groups": pair, "visits": pack(_visits(scored, pair)[1])} for pair in pairs or all_pairs],
         "worst": None if worst is None else worst.record(),
         "pairwise": _pairwise(scored),
     }
 
 
 def _finite(level: float) -> float | None:
-    """JSON has no infinity: None stands for it."""
+    """Return the level, or None for infinity, which JSON cannot represent."""
     return level if np.isfinite(level) else None
 
 
 def leading_pairs(scored: ScoredGroups, worsts: Sequence[Worst], n_pairs: int) -> list[Pair]:
-    """Return the pairs that are the worst most often under some models, then those of the largest groups."""
+    """Return the pairs that are most often the worst pair, then those of the largest groups."""
     pairs, upper = list(scored.pairs()), np.triu_indices(N_GRID)
-    # How often each pair is the worst, over all intervals, kinds of gap and models.
+    # Count over all intervals, kinds of gap and models how often each pair is the worst.
     found = np.concatenate([pair[upper] for worst in worsts for pair in worst.pair.values()])
     often = np.bincount(found, minlength=len(pairs))
     sizes = np.array([min(scored.groups[k].n, scored.groups[j].n) for k, j in pairs])
-    # Most often first; of equals those of larger groups.
+    # Most frequent pairs first, then those of larger groups.
     first = np.lexsort((-sizes, -often))[:n_pairs]
     return [pairs[position] for position in sorted(first.tolist())]
 
 
 def _thresholds(scored: ScoredGroups, own: float | None) -> Floats:
-    """Scores above which 1, 2, ..., 99% of all are, and the one that was asked for."""
+    """Return the scores above which 1, 2, ..., 99% of all rows lie, and the audited threshold."""
     scores = np.concatenate([group.scores for group in scored])
     weights = np.concatenate(
         [np.ones(group.n) if group.weights is None else group.weights for group in scored]
     )
-    # From the best score down, so that sums of weights are ranks from the top.
+    # Best score first, so that sums of weights are ranks from the top.
     order = np.argsort(scores)[::-1]
     above = np.cumsum(weights[order])
     first = np.searchsorted(above, _KNOTS[1:-1] * above[-1] * (1 + 1e-12), side="right")
@@ -149,23 +150,23 @@ def _thresholds(scored: ScoredGroups, own: float | None) -> Floats:
 
 
 def _bin_edges(scored: ScoredGroups) -> Floats:
-    """Bins of scores; what lies far away from all others belongs to the first and the last bin."""
+    """Return the edges of score bins; outliers belong to the first and the last bin."""
     low, high = score_span(scored)
-    # All scores are equal: one bin around them.
+    # If all scores are equal, the bins surround them.
     if not high > low:
         low, high = low - 0.5, high + 0.5
     return np.linspace(low, high, _N_BINS + 1)
 
 
 def _binned(group: GroupScores, edges: Floats) -> Floats:
-    """Share of the group in each bin."""
-    # The first and the last bin hold what lies outside the edges.
+    """Return the proportion of the group in each bin."""
+    # The first and the last bin include scores outside the edges.
     beyond = np.concatenate([[1.0], group.rank(edges[1:-1]), [0.0]])
     return np.asarray(-np.diff(beyond))
 
 
 def _bars(discrete: DiscreteScores, thresholds: Floats, higher_is_better: bool) -> dict[str, Any]:
-    """Where the bars of discrete scores stand, what they are called, and where thresholds are drawn."""
+    """Return positions and labels of the bars of discrete scores, and positions of thresholds."""
     return {
         "centres": discrete.centres.tolist(),
         "labels": discrete.labels,
@@ -177,7 +178,7 @@ def _bars(discrete: DiscreteScores, thresholds: Floats, higher_is_better: bool) 
 
 
 def _group(group: GroupScores, thresholds: Floats, higher_is_better: bool) -> dict[str, Any]:
-    """One group: its size, and what lies above whole percents and thresholds."""
+    """Return the size of a group, and its sums above whole percents and thresholds."""
     weights = np.ones(group.n) if group.weights is None else group.weights
     # Scores are sorted upwards; ranks count from the top.
     from_top = _Ladder.of(group.scores[::-1], weights[::-1])
@@ -193,7 +194,7 @@ def _group(group: GroupScores, thresholds: Floats, higher_is_better: bool) -> di
         labelled = weights[::-1] * group.positive[::-1] / weights.sum()
         record["positives"] = pack(from_top.at(labelled, _KNOTS))
         record["positivesAbove"] = pack(from_top.at(labelled, group.rank(thresholds)))
-        # Of calibration curves: the mean score of every tenth of the group.
+        # Calibration curves need the mean score of every tenth of the group.
         totals = from_top.at(from_top.scores * weights[::-1] / weights.sum(), _KNOTS[:: N_GRID // 10])
         record["tenths"] = pack(oriented(np.diff(totals) * 10, higher_is_better))
     return record
@@ -201,7 +202,7 @@ def _group(group: GroupScores, thresholds: Floats, higher_is_better: bool) -> di
 
 @dataclass(frozen=True, eq=False)
 class _Ladder:
-    """Members of one group from the top, in blocks of ties: rank at which each block ends."""
+    """Members of one group from the top, in blocks of ties, with the rank at which each block ends."""
 
     scores: Floats
     ends: Ints
@@ -213,18 +214,18 @@ class _Ladder:
         return cls(scores, ends, above[ends] / above[-1])
 
     def at(self, amounts: Floats, ranks: Floats) -> Floats:
-        """Sum of the amounts of the members above each rank; a block that it cuts counts in proportion."""
+        """Return sums of amounts above each rank; blocks of ties that a rank splits count in proportion."""
         above = np.concatenate([[0.0], np.cumsum(amounts)])[self.ends]
         return np.asarray(np.interp(ranks, self.ranks, above))
 
     def scores_at(self, ranks: Floats) -> Floats:
-        """Score of who holds each rank."""
+        """Return the score at each rank."""
         block = np.searchsorted(self.ranks, ranks + 1e-12, side="right") - 1
         return self.scores[self.ends[np.minimum(block, self.ends.size - 2)]]
 
 
 def _visits(scored: ScoredGroups, pair: Pair) -> tuple[Ints, Floats]:
-    """Follow the rank curve of two groups."""
+    """Return the cells of the grid and the visits of the rank curve of two groups."""
     a, b = (scored.groups[position] for position in pair)
     cells, visits = grid.grid_visits(*a.ranked, *b.ranked, N_GRID)
     return cells, visits
@@ -232,7 +233,7 @@ def _visits(scored: ScoredGroups, pair: Pair) -> tuple[Ints, Floats]:
 
 @dataclass(frozen=True, eq=False)
 class Worst:
-    """The widest gap of any pair on every interval ``[i, j)``, and whose it is, by kind of gap."""
+    """The largest gap of all pairs on every interval ``[i, j)``, and its pair, by kind of gap."""
 
     values: dict[str, Floats]
     pair: dict[str, Ints]
@@ -240,7 +241,7 @@ class Worst:
 
     @classmethod
     def of(cls, scored: ScoredGroups) -> Worst:
-        """Follow every pair."""
+        """Compute the gaps of all pairs."""
         kinds = ("interval", "absolute", "auc")
         values = {kind: np.where(np.tri(N_GRID, k=-1) > 0, np.nan, -1.0) for kind in kinds}
         pair: dict[str, Ints] = {kind: np.zeros((N_GRID, N_GRID), dtype=np.int64) for kind in kinds}
@@ -248,20 +249,20 @@ class Worst:
         for position, curve in enumerate(grid.visits_of_pairs(scored.groups, N_GRID)):
             visits = (*curve, N_GRID)
             bottom = max(bottom, grid.bottom_lead(*visits))
-            # Three kinds of gap on all 5,050 intervals, from one walk along the rank curve.
+            # One pass along the rank curve gives three kinds of gap on all 5,050 intervals.
             of_pair = {
                 "interval": grid.clipped_grid_gaps(*visits),
                 "absolute": grid.gaps_in_strips(grid.widest_in_strips(*visits)),
                 "auc": grid.grid_aucs(*visits),
             }
             for kind in kinds:
-                # An AUC of one half is no gap.
-                fair = 0.5 if kind == "auc" else 0.0
-                grid.keep_widest(of_pair[kind], fair, position, values[kind], pair[kind])
+                # Without a gap the AUC is one half.
+                no_gap = 0.5 if kind == "auc" else 0.0
+                grid.keep_widest(of_pair[kind], no_gap, position, values[kind], pair[kind])
         return cls(values, pair, bottom)
 
     def record(self) -> dict[str, Any]:
-        """Return plain data: the upper triangles, row after row, and the gap at rank 1."""
+        """Return plain data: the upper triangles by rows, and the gap at rank 1."""
         upper = np.triu_indices(N_GRID)
         kinds = {
             kind: {"values": pack(gaps[upper]), "pair": pack(self.pair[kind][upper], "<u4")}
@@ -271,7 +272,7 @@ class Worst:
 
 
 def _pairwise(scored: ScoredGroups) -> dict[str, Any] | None:
-    """Gaps that have no interval: ``A(k⁺, j⁻) + A(k⁻, j⁺) − 1`` of pairs, and ``A(k⁺, k⁻)`` of groups."""
+    """Return gaps of all ranks: ``A(k⁺, j⁻) + A(k⁻, j⁺) − 1`` of pairs, and ``A(k⁺, k⁻)`` of groups."""
     if scored.groups[0].positive is None:
         return None
     leads = np.abs(inter_group_leads(scored, "half"))
@@ -280,12 +281,12 @@ def _pairwise(scored: ScoredGroups) -> dict[str, Any] | None:
 
 
 _STEPS_PER_MEMBER = 1000
-"""Weights that stay are held to a thousandth of a member, finer than any is written."""
+"""Weights that stay are stored in thousandths of a member, more precisely than they are displayed."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Members:
-    """One group that is large enough to be told: its name, weights, and places under each model."""
+    """A group that is large enough to be disclosed: its name, weights, and positions under each model."""
 
     name: str
     weights: Floats
@@ -293,24 +294,24 @@ class _Members:
 
     @property
     def step(self) -> float:
-        """The unit in which weights that stay are held."""
+        """The unit in which weights that stay are stored."""
         return float(self.weights.mean()) / _STEPS_PER_MEMBER
 
 
 @dataclass(frozen=True, eq=False)
 class IntervalChanges:
-    """Who enters and leaves from model to model: on the audited interval, and what a page needs for others.
+    """Rows that enter and leave between models, on the audited interval and on all others.
 
     Attributes
     ----------
     names
-        Of the models.
+        Names of the models.
     section
-        Table of the audited interval, from the first model to each other.
+        The table of the audited interval, from the first model to each other one.
     members
-        The groups of which a page tells other intervals.
+        The groups that are shown on other intervals.
     left_out
-        Number of groups with too few members for that.
+        Number of groups that are too small for this.
     """
 
     names: tuple[str, ...]
@@ -319,17 +320,17 @@ class IntervalChanges:
     left_out: int
 
     def record(self, shown: int, room: int) -> dict[str, Any]:
-        """Return plain data for JSON: tables of weights that stay, while there is room for them.
+        """Return plain data for JSON: tables of weights that stay, up to the available size.
 
-        The model that is shown first comes first with the first model, then others with the first, then all
-        other pairs; of each pair of models large groups come first.
+        The pair of the first model and the one that is shown first comes first, then other pairs with the
+        first model, then the rest; within a pair of models, large groups come first.
 
         Parameters
         ----------
         shown
             Position of the model that is shown first.
         room
-            Most characters of all tables.
+            The largest number of characters of all tables.
         """
         tables: dict[tuple[int, int], dict[str, str]] = {}
         for models, k in self._by_priority(shown):
@@ -337,7 +338,7 @@ class IntervalChanges:
             before, after = (group.places[model] for model in models)
             text = pack_stays(grid_stays(before, after, group.weights) / group.step)
             room -= len(text)
-            # Tables of lower priority do not fit either.
+            # Tables of lower priority are left out as well.
             if room < 0:
                 break
             tables.setdefault(models, {})[str(k)] = text
@@ -370,19 +371,19 @@ def collect_changes(
     higher_is_better: bool = True,
     missing_groups: MissingGroups = "error",
 ) -> IntervalChanges | None:
-    """Compare who is in the interval under several models' scores of the same rows, for `audit_page`.
+    """Compare which rows are in the interval under several models, for `audit_page`.
 
     Parameters
     ----------
     scores
-        By name of the model, in the order of the reports.
+        Scores of the same rows by name of the model, in the order of the reports.
     sensitive_features, interval, sample_weight, higher_is_better, missing_groups
         As in `interval_changes`.
 
     Returns
     -------
     IntervalChanges or None
-        None if there is one model only.
+        None if there is only one model.
     """
     if len(scores) < 2:
         return None
@@ -404,7 +405,7 @@ def collect_changes(
     members, left_out = [], 0
     for code, label in enumerate(groups.labels):
         rows = np.flatnonzero((groups.codes == code) & (weights > 0))
-        # So few members could be read off one by one.
+        # The ranks of so few members could be inferred.
         if rows.size <= DISCLOSED:
             left_out += 1
             continue
@@ -416,7 +417,7 @@ def collect_changes(
 def _audited_changes(
     scores: Mapping[str, ArrayLike], interval: IntervalLike, ranking_options: Mapping[str, Any]
 ) -> Section:
-    """Return who enters and leaves the audited interval from the first model to each other."""
+    """Return how many rows enter and leave the audited interval, from the first model to each other."""
     first, *others = scores
     kinds = ("in_interval", "stays", "enters", "leaves")
     rows = [
@@ -428,20 +429,20 @@ def _audited_changes(
     ]
     ranks = interval_text(as_interval_set(interval), ranking_options["higher_is_better"])
     text = (
-        f"At {ranks}, compared with {first}; weights are counted where there are any. "
-        "The interval holds as many of a group under every model."
+        f"At {ranks}, compared with {first}; weights are counted if there are any. "
+        "The interval contains the same number of a group under every model."
     )
     columns = ("model", "group", "in the interval", "stay", "enter", "leave")
-    return Section("Who enters and leaves: as audited", rows, columns, text)
+    return Section("Rows that enter and leave: as audited", rows, columns, text)
 
 
 def pack_stays(steps: Floats) -> str:
-    """Return S(i, j), in steps, by its rounded T(i, j): numbers of seven bits a byte, as base64.
+    """Return S(i, j), in steps, as its differences T(i, j), packed with seven bits per byte as base64.
 
-    T is taken of rounded S, so that a page that adds it up again has S to half a step. Numbers are zigzag
-    (0, −1, 1, −2, ...), the lowest bits first; a zero is followed by how many more zeros there are.
+    T is computed from rounded S, so that sums of T restore S within half a step. Numbers are zigzag encoded
+    (0, −1, 1, −2, ...), lowest bits first; a zero is followed by the number of further zeros.
     """
-    # S is 0 on empty intervals, which begin where they end.
+    # S is 0 on empty intervals.
     corners = np.zeros((N_GRID + 1, N_GRID + 1), dtype=np.int64)  # S at [i, j]; an empty interval has 0
     upper = np.triu_indices(N_GRID)
     corners[upper[0], upper[1] + 1] = np.rint(steps).astype(np.int64)
@@ -450,13 +451,13 @@ def pack_stays(steps: Floats) -> str:
 
 
 def _zigzag(values: Ints) -> Sequence[int]:
-    """Return numbers from 0 on, small for small numbers of either sign."""
+    """Return the zigzag code of signed numbers."""
     zigzag: list[int] = np.where(values < 0, -2 * values - 1, 2 * values).tolist()
     return zigzag
 
 
 def _varints(values: Sequence[int]) -> Iterator[int]:
-    """Yield the bytes of numbers from 0 on: seven bits each, the eighth set where another follows."""
+    """Yield the bytes of nonnegative numbers: seven bits each, the eighth bit set if another byte follows."""
     place = 0
     while place < len(values):
         yield from _varint(values[place])

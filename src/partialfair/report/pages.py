@@ -51,42 +51,42 @@ def audit_page(
     changes: IntervalChanges | None = None,
     frontier: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return the page of one report, or of several of the same rows by name.
+    """Return the HTML report of one fairness report, or of several on the same rows.
 
     Parameters
     ----------
     report
-        From `fairness_report`, with one interval that is the same for all groups; several must have the same
-        settings.
+        The result of `fairness_report`, with one interval that is the same for all groups, or several results
+        by name, which must have the same settings.
     title, headline
-        What stands on top; by default the headline gives the numbers of scores and groups.
+        The first lines; by default the headline contains the numbers of scores and groups.
     sections
         Details below the audited metrics.
     shown
         Position of the report that is shown first.
     seen_in_training
-        Whether the scores are of rows that the model was trained on: then the page shows no bands.
+        Whether the rows are training rows; the report then has no confidence bands.
     warning
-        What stands in red on top.
+        A red line at the top.
     metric
-        The metric of the verdict, by which the pairs of groups of the report shown first are listed.
+        The metric of the verdict and of the list of pairs.
     outcomes
-        What is known of models, by name, besides their reports.
+        Further results of models, by name.
     changes
-        From `collect_changes` with the scores behind the reports, in their order: then the page shows who
-        enters and leaves whatever interval is chosen.
+        The result of `collect_changes` with the scores of the reports, in their order: the HTML report then
+        shows how many rows enter and leave any interval.
     frontier
-        The models of a path by gap and quality, as `path_page` makes it.
+        The models of a path by gap and score, as in `path_page`.
     """
     named = {"these scores": report} if isinstance(report, FairnessReport) else report
     check_reports(named, shown)
     if changes is not None and changes.names != tuple(named):
-        raise InputError(f"the changes are of the models {list(changes.names)}, the reports of {list(named)}")
+        raise InputError(f"changes has the models {list(changes.names)}, but the reports are {list(named)}")
     first = next(iter(named.values()))
     rows = sum(group.n for group in first.groups)
     name, one = list(named.items())[shown]
     of_pairs = "Pairs of groups" if len(named) == 1 else f"Pairs of groups: {name}"
-    # Intervals of pairs say nothing of rows that were trained on.
+    # Confidence intervals of pairs are not valid on training rows.
     pairs = [] if seen_in_training else pairs_section(one, metric, of_pairs)
     return render(
         named,
@@ -120,33 +120,34 @@ def path_page(
     claim: str = "",
     warning: str | None = None,
 ) -> str:
-    """Return the page of a path of models, evaluated on its validation rows.
+    """Return the HTML report of a path of models, evaluated on its validation rows.
 
     Parameters
     ----------
     path
-        From `fairness_path`.
+        The result of `fairness_path`.
     confidence
-        Of the error bars and bands.
+        The confidence level of error bars and bands.
     title, headline, sections
         As in `audit_page`.
     chosen
         The point that is marked.
     shown
-        The point that is shown first; by default the one chosen, else the strictest whose fit converged.
+        The point that is shown first; by default the chosen one, else the one with the smallest limit whose
+        fit ended well.
     claim
-        One more sentence of its verdict.
+        A further sentence of its verdict.
     warning
-        What stands in red on top.
+        A red line at the top.
     """
     points, rows = path.points, path.validation
     interval = _one_interval(points[0])
     names = path_names(points)
     reports = {name: path.report(point, confidence) for name, point in zip(names, points, strict=True)}
-    # Models are ordered from loose to strict.
+    # Models are in descending order of their limits.
     done = [k for k, point in enumerate(points) if point.model.result_.status in GOOD]
     check_reports(reports)
-    # The choice, else the strictest model whose fit ended well, else the last.
+    # The chosen model, else the one with the smallest limit whose fit ended well, else the last.
     first_shown = shown or chosen or points[done[-1] if done else -1]
     scores = {name: point.scores for name, point in zip(names, points, strict=True)}
     outcomes = {
@@ -184,7 +185,7 @@ def path_page(
 
 
 def _outcome(path: FairnessPath, point: PathPoint, claim: str) -> Outcome:
-    """Return how good a model of a path is, and how its fit ended."""
+    """Return the scores of a model of a path, and the result of its fit."""
     rows = path.validation
     quality = [(path.scoring.replace("_", " "), fixed(point.score)), ("±", fixed(point.error))]
     if not is_regressor(point.model) and path.scoring != "roc_auc" and len(np.unique(rows.y)) > 1:
@@ -193,13 +194,13 @@ def _outcome(path: FairnessPath, point: PathPoint, claim: str) -> Outcome:
 
 
 def _own_sections(path: FairnessPath, shown: PathPoint) -> list[Section]:
-    """Return the details of a path where none are passed."""
+    """Return the default details of a path."""
     notes = [] if path.meaning is None else [path.meaning]
     return [settings_section(shown.model.get_params(deep=False)), *notes_section(notes)]
 
 
 def _one_interval(point: PathPoint) -> tuple[float, float]:
-    """Return the interval of a model's constraint; `audited_interval` refuses others in the same words."""
+    """Return the interval of a model's constraint; unions and intervals by group are an error."""
     interval = point.constraint.interval
     if isinstance(interval, Mapping) or len(as_interval_set(interval).parts) > 1:
         raise InputError(NOT_ONE_INTERVAL)
@@ -207,9 +208,9 @@ def _one_interval(point: PathPoint) -> tuple[float, float]:
 
 
 def path_names(points: Sequence[PathPoint]) -> list[str]:
-    """Return names of the models of a path, short if that tells them apart."""
+    """Return names of the models of a path, short if short names are distinct."""
     several = len({point.alpha for point in points}) > 1
-    # Rounded limits may coincide; then they are written in full.
+    # Rounded limits may coincide; names then have all digits.
     short = [point.allowed + (f", alpha {point.alpha:g}" if several else "") for point in points]
     if len(set(short)) == len(short):
         return short
@@ -219,12 +220,12 @@ def path_names(points: Sequence[PathPoint]) -> list[str]:
 def _frontier(
     path: FairnessPath, names: list[str], confidence: float, chosen: PathPoint | None
 ) -> dict[str, Any] | None:
-    """Return the models that have a gap, as `render` takes them; None if none has."""
+    """Return the models with a defined gap, as an argument of `render`; None without such models."""
     score, metric = path.scoring.replace("_", " "), path.record.bounded
     dots = []
     for k, point in enumerate(path.points):
         gap = path.gap(point, confidence)
-        # What has no gap, or no score, has no place on the axes.
+        # Models with an undefined gap or score are left out.
         if not np.isfinite([gap.gap, point.score, point.error]).all():
             continue
         label = (
@@ -244,5 +245,5 @@ def _frontier(
 
 
 def write_page(text: str, path: str | Path) -> None:
-    """Write a page to a file, whole or not at all."""
+    """Write an HTML report to a file, atomically."""
     write_file(path, text.encode("utf-8", errors="backslashreplace"))

@@ -1,6 +1,6 @@
-"""One HTML file that needs no server and no network: what was audited, and every other interval.
+"""Render the HTML report: one file without a server or network, with the audited and all other intervals.
 
-Everything from the data enters the page escaped, or as text by the page's own script.
+All data are escaped, or inserted as text by the script of the report.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from partialfair.report.verdict import Outcome, summaries_html
 from partialfair.utils.text import short_percent
 
 NOT_ONE_INTERVAL = (
-    "a page shows one interval that is the same for all groups, not a union or one for each group"
+    "an HTML report shows one interval that is the same for all groups, not a union or one for each group"
 )
 _MAX_PAIRS = 100
 _MAX_PAIRS_WITH_CHANGES = 75
-"""Fewer where who enters and leaves needs room too."""
+"""Fewer pairs leave room for the tables of rows that enter and leave."""
 _LEAST_WIDTH = 2
 _MOST_CHARACTERS = 2_800_000
-"""Of a page with who enters and leaves: tables of that end there, so that a page stays under 3 MB."""
+"""Tables of rows that enter and leave end here, so that a report has less than 3 MB."""
 _SCRIPTS = ("numbers.js", "charts.js", "changes.js", "page.js")
 
 
@@ -55,35 +55,36 @@ def render(
     warning: str | None = None,
     changes: IntervalChanges | None = None,
 ) -> str:
-    """Return the page as text.
+    """Return the HTML report as text.
 
     Parameters
     ----------
     reports
-        One for each model, by name, that passed `check_reports`.
+        Reports of models by name, which passed `check_reports`.
     title, headline
-        What stands on top.
+        The first lines.
     metric
         The metric of the verdict.
     outcomes
-        What is known of models, by name, besides their reports.
+        Further results of models, by name.
     sections
         The details below the figures.
     frontier
-        Of a path: titles of the axes, and of every model its name, label, position of its report, gap and
-        score with their errors, whether it was chosen and whether its fit failed. It chooses the model shown.
+        For a path: titles of the axes, and for every model its name, label, position of its report, gap and
+        score with their errors, whether it was chosen and whether its fit failed. Users select the model in
+        it.
     shown
-        Position of the model that is shown first; if it is not the first, that is drawn beside it.
+        Position of the model that is shown first; the first model is drawn next to it.
     seen_in_training
-        Whether the scores are of rows that the models were trained on: then there are no bands.
+        Whether the rows are training rows; there are then no confidence bands.
     warning
-        What is said in red on top, such as that a model is not what was asked for.
+        A red line at the top, for example for an infeasible model.
     changes
-        Who enters and leaves the interval from model to model, of the models of the reports.
+        Rows that enter and leave the interval between the models of the reports.
     """
     first = next(iter(reports.values()))
     settings = _Confidence.of(reports, seen_in_training)
-    # What is unfolded comes first.
+    # Unfolded sections come first.
     sections = sorted([*sections, *_small_groups(first)], key=lambda section: not section.is_open)
     marks = {
         "title": escape(title),
@@ -110,45 +111,45 @@ def render(
         "no_changes": "hidden" if changes is None else "",
         "sections": "\n".join(section.html(f"section-{k}") for k, section in enumerate(sections)),
     }
-    # Tables of changes have the room that is left by everything else.
+    # Tables of changes use the remaining size.
     max_pairs = _MAX_PAIRS if changes is None else _MAX_PAIRS_WITH_CHANGES
     data = _data(reports, settings, frontier, shown, max(max_pairs // len(reports), 1))
     if changes is not None:
         used = len(_json(data)) + sum(map(len, marks.values()))
         data["changes"] = changes.record(shown, room=_MOST_CHARACTERS - used)
     marks["data"] = _json(data)
-    # In one pass: what is put in is never read again, whatever it says.
+    # One pass: inserted text is not searched again.
     return re.sub(r"@(\w+)@", lambda found: marks[found[1]], _asset("page.html"))
 
 
 def check_reports(reports: Mapping[str, FairnessReport], shown: int = 0) -> None:
-    """Refuse reports that one page cannot show, or cannot show together."""
+    """Raise an error for reports that one HTML report cannot show together."""
     if not isinstance(reports, Mapping) or not reports:
-        raise InputError("a page needs a report, or several by name")
+        raise InputError("an HTML report needs a fairness report, or several by name")
     if not 0 <= shown < len(reports):
         raise InputError(f"shown must be the position of one of {len(reports)} reports, not {shown}")
     first_name, first = next(iter(reports.items()))
     for name, report in reports.items():
         audited_interval(report)
         if report.threshold is not None and not np.isfinite(report.threshold):
-            raise InputError(f"a page needs a finite threshold, not {report.threshold}")
+            raise InputError(f"an HTML report needs a finite threshold, not {report.threshold}")
         for setting in ("gap_scale", "rank_within", "threshold", "confidence", "higher_is_better"):
             if getattr(report, setting) != getattr(first, setting):
                 raise InputError(f"the reports {first_name!r} and {name!r} differ in their {setting}")
         if audited_interval(report) != audited_interval(first):
             raise InputError(f"the reports {first_name!r} and {name!r} differ in their interval")
         if [group.label for group in report.scored] != [group.label for group in first.scored]:
-            raise InputError(f"the reports {first_name!r} and {name!r} have not evaluated the same groups")
-        # Equal sizes are the most that reports show: they hold no rows.
+            raise InputError(f"the reports {first_name!r} and {name!r} evaluate different groups")
+        # Only sizes can be compared: reports contain no rows.
         if [group.n for group in report.scored] != [group.n for group in first.scored]:
-            raise InputError(f"the reports {first_name!r} and {name!r} are not of the same rows")
+            raise InputError(f"the reports {first_name!r} and {name!r} have different rows")
         if (report.scored.groups[0].positive is None) != (first.scored.groups[0].positive is None):
             raise InputError(f"only one of the reports {first_name!r} and {name!r} has labels")
 
 
 @dataclass(frozen=True)
 class _Confidence:
-    """How sure bands are, in words: for sentences, and what stands behind it."""
+    """The confidence of bands in words: a short form for sentences, and the explanation."""
 
     reach: str
     bands: bool
@@ -159,35 +160,34 @@ class _Confidence:
         first = next(iter(reports.values()))
         confidence = short_percent(first.confidence)
         audited = (
-            "On the audited interval the report shows the confidence interval of that one interval instead, "
-            "which is shorter."
+            "On the audited interval the report shows the shorter confidence interval of this interval alone."
         )
         if seen_in_training:
             text = (
                 "The models were trained on these rows, so that gaps on new data are mostly larger: there "
-                "are no bands, and the confidence intervals under “As audited” say nothing of new data."
+                "are no bands, and the confidence intervals under “As audited” are not valid for new data."
             )
             return cls(confidence, False, text)
-        # Of weighted or clustered rows the effective size only approximates the law of ranks.
+        # For weighted or clustered rows the effective size only approximates the law of ranks.
         rough = _approximate(first)
         about = "about " if rough else ""
-        each = ", for each model by itself" if len(reports) > 1 else ""
+        each = ", and for each model" if len(reports) > 1 else ""
         dkw = "from the Dvoretzky–Kiefer–Wolfowitz inequality"
         # Clusters make ranks dependent, for which only DKW on the effective number is used.
         clustered = first.scored.groups[0].clusters is not None
         source = dkw if clustered else f"as in the Kolmogorov–Smirnov test (of group AUC, {dkw})"
         text = (
             f"Bands hold with {about}{confidence} confidence simultaneously for all intervals, pairs and "
-            f"thresholds, those of each metric and scale by themselves{each}. They follow from how far ranks "
-            f"in two samples are off everywhere, {source}, so they are corrected for having looked "
-            f"everywhere, and are long.{rough} They take the rows for a random sample that the model had not "
-            f"seen. {audited}"
+            f"thresholds, separately for each metric and scale{each}. They follow from bounds on the largest "
+            f"error of ranks in two samples, {source}, so they are corrected for searching all intervals, and "
+            f"are long.{rough} They assume that the rows are a random sample that the model was not trained on. "
+            f"{audited}"
         )
         return cls(about + confidence, True, text)
 
 
 def _approximate(report: FairnessReport) -> str:
-    """Say why bands hold about, and not exactly, with their confidence; empty if they do."""
+    """Return why the confidence of bands is approximate; empty if it is exact."""
     reasons = []
     if any(group.weights is not None for group in report.scored):
         reasons.append(" Weights enter by the variance of ranks, which makes it approximate.")
@@ -197,36 +197,36 @@ def _approximate(report: FairnessReport) -> str:
 
 
 def _cautions(report: FairnessReport) -> list[str]:
-    """Return what to know first: that another interval is shown than was audited, and who is disclosed."""
+    """Return cautions: the interval differs from the audited one, or small groups are disclosed."""
     cautions = []
     low, high = audited_interval(report)
     begin, end = _snapped(report)
     if not _is_on_grid(report):
         cautions.append(
-            f"The report begins with ranks {begin}–{end}%, whole percents next to the audited "
-            f"{span_text(low, high)}, whose own numbers are under “As audited”."
+            f"The report begins with ranks {begin}–{end}%, the whole percents next to the audited "
+            f"{span_text(low, high)}. The numbers of the audited interval are under “As audited”."
         )
     small = [group.name for group in report.scored if group.n <= DISCLOSED]
     if small:
         whose = f"group {small[0]}" if len(small) == 1 else f"{len(small)} groups, among them {small[0]}"
         cautions.append(
-            f"The scores of {whose}, of at most {DISCLOSED} members, could be read off this file one by "
-            "one: think before you publish it."
+            f"The scores of {whose}, with at most {DISCLOSED} members, can be inferred from this file: "
+            "consider this before you publish it."
         )
     return cautions
 
 
 def _words(higher_is_better: bool) -> dict[str, str]:
-    """Return what the page says about where ranks begin."""
+    """Return the words of the report for the direction of ranks."""
     lowest = ("from the best (lowest scores)", "lower: rank 0% is the best, the lowest score", "below")
     highest = ("from the top", "higher: rank 0% is the top", "above")
     return dict(zip(("from_best", "better", "side"), highest if higher_is_better else lowest, strict=True))
 
 
 def _small_groups(report: FairnessReport) -> Iterator[Section]:
-    """Yield tables of the groups that are not evaluated, and of those evaluated together."""
+    """Yield tables of the groups that are not evaluated, and of the groups that were merged."""
     columns = ("group", "members", "effective members in the audited interval")
-    merged_title = "Evaluated together as one group, being too small alone"
+    merged_title = "Small groups that were merged into one"
     for title, groups in ((TOO_FEW.capitalize(), report.small_groups), (merged_title, report.merged_groups)):
         rows = [
             [group_name(group.group), f"{group.n:,}", members_text(group.n_counted, too_few=True)]
@@ -237,7 +237,7 @@ def _small_groups(report: FairnessReport) -> Iterator[Section]:
 
 
 def _too_few(report: FairnessReport) -> dict[str, list[int]]:
-    """Return the positions of groups that metrics leave out, whatever the interval shown."""
+    """Return the positions of groups that metrics leave out on every interval."""
     labels = [group.label for group in report.scored]
     return {
         metric: [labels.index(group.group) for group in small]
@@ -246,7 +246,7 @@ def _too_few(report: FairnessReport) -> dict[str, list[int]]:
 
 
 def page_style() -> str:
-    """Return the style sheet of pages."""
+    """Return the style sheet of HTML reports."""
     return _asset("page.css")
 
 
@@ -256,7 +256,7 @@ def _asset(name: str) -> str:
 
 
 def _json(data: Any) -> str:
-    """Return JSON that cannot end the script element it stands in."""
+    """Return JSON that cannot end its script element."""
     # Escaped, "</script>" in a name cannot end the element.
     text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
@@ -272,7 +272,7 @@ def _data(
     first = next(iter(reports.values()))
     pairs: list[tuple[int, int]] | None = None
     worsts: dict[str, Worst | None] = dict.fromkeys(reports)
-    # Too many pairs for one file: keep the worst ones, and the maximum over all on every interval.
+    # With too many pairs, the file contains the worst ones, and the maximum of all on every interval.
     if len(list(first.scored.pairs())) > max_pairs:
         found = {name: Worst.of(report.scored) for name, report in reports.items()}
         pairs, worsts = leading_pairs(first.scored, list(found.values()), max_pairs), {**found}
@@ -319,21 +319,21 @@ def _data(
 
 
 def _snapped(report: FairnessReport) -> list[int]:
-    """Whole percents next to the audited interval, which the page begins with."""
+    """Return the whole percents next to the audited interval, with which the report begins."""
     (low, high) = audited_interval(report)
-    # At least two percents wide, as gaps of one percent are mostly noise.
+    # The width is at least two percent: gaps on one percent are mostly noise.
     begin = min(round(N_GRID * low), N_GRID - _LEAST_WIDTH)
     return [begin, max(round(N_GRID * high), begin + _LEAST_WIDTH)]
 
 
 def _is_on_grid(report: FairnessReport) -> bool:
-    """Whether the page can begin with the very interval that was audited."""
+    """Return whether the audited interval has whole percents as its ends."""
     ends = zip(_snapped(report), audited_interval(report), strict=True)
     return all(abs(percent - N_GRID * end) <= 1e-9 for percent, end in ends)
 
 
 def audited_interval(report: FairnessReport) -> tuple[float, float]:
-    """Return the one interval of all groups, refusing what a page cannot show."""
+    """Return the interval of all groups; unions and intervals by group are an error."""
     groups = report.scored.groups
     if report.scored.intervals_differ or len(groups[0].interval.parts) > 1:
         raise InputError(NOT_ONE_INTERVAL)

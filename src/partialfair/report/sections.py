@@ -1,4 +1,4 @@
-"""Write what is to be read on a page: tables and lists, among them what a report claims."""
+"""Sections of the HTML report: tables and lists."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
     from partialfair.training.result import FitResult
 
 _FEW_COLUMNS = 6
-"""More than so many, and a narrow window scrolls sideways rather than breaks every cell."""
+"""With more columns a narrow window scrolls sideways, so that cells are not broken."""
 PAIR_INTERVALS = (
-    "The interval of a pair by itself holds if the pair was chosen in advance. The interval {elsewhere} is "
-    "that of the largest gap of any pair, whichever it is in the population: it is corrected for the choice."
+    "The confidence interval of a pair is valid if the pair was chosen in advance. The interval {elsewhere} "
+    "is valid for the largest gap of all pairs: it is corrected for the choice of the pair."
 )
-"""Why the worst pair has two intervals where pairs are listed."""
+"""The explanation of the two confidence intervals of the worst pair."""
 _MOST_PAIRS = 50
-"""Pairs that a page lists; records of the command line have all."""
+"""The largest number of pairs in a list."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """Details below the figures: a table, a list, or terms and what they mean.
+    """Details below the figures: a table, a list, or terms with explanations.
 
     Attributes
     ----------
     title, text
-        Heading, and what is said first; empty lines part its paragraphs.
+        The heading, and paragraphs separated by empty lines.
     columns, rows
-        Of the table; without columns, rows are pairs of a term and its value.
+        The table; without columns, rows are pairs of a term and its value.
     items
-        Of a list.
+        The items of a list.
     is_open
-        Whether it is unfolded from the start.
+        Whether the section is unfolded at first.
     """
 
     title: str
@@ -54,7 +54,7 @@ class Section:
     is_open: bool = False
 
     def html(self, address: str = "") -> str:
-        """Return the section, which unfolds, everything escaped; links lead to the address."""
+        """Return the section as escaped HTML; ``address`` is the target of links."""
         unfolded, link = " open" if self.is_open else "", f' id="{address}"' if address else ""
         parts = [f"<details{unfolded}{link}>\n<summary><h2>{escape(self.title)}</h2></summary>"]
         if self.text:
@@ -82,14 +82,14 @@ class Section:
 
 
 def _cell(value: str) -> str:
-    """Return a cell; numbers with spaces between them, as intervals have, stay on one line."""
+    """Return a cell; intervals, whose numbers have spaces between them, stay on one line."""
     # As in "0.1 – 0.3" or "0.1 to 0.3".
     several = " " in value and not any(character.isalpha() for character in value.replace(" to ", " "))
     return f"<td{' class=numbers' if several else ''}>{escape(value)}</td>"
 
 
 def audited_section(reports: Mapping[str, FairnessReport], *, seen_in_training: bool) -> Section:
-    """Return what the reports say of the audited interval, with all their confidence bounds."""
+    """Return the metrics on the audited interval, with all confidence bounds."""
     report = next(iter(reports.values()))
     interval = interval_text(report.scored.groups[0].interval, report.higher_is_better)
     omitted = [
@@ -107,14 +107,13 @@ def audited_section(reports: Mapping[str, FairnessReport], *, seen_in_training: 
     side = "above" if report.higher_is_better else "below"
     threshold = "" if report.threshold is None else f"; selected: score {side} {report.threshold:.6g}"
     what = f"At {interval}, gaps on the {report.gap_scale} scale{threshold}.{''.join(dict.fromkeys(omitted))}"
-    # What intervals and bounds are, and with what confidence.
+    # The meaning of intervals and bounds.
     claims = (
-        "The model was trained on these rows: intervals and bounds say nothing of new data."
+        "The model was trained on these rows: intervals and bounds are not valid for new data."
         if seen_in_training
         else f"Confidence intervals hold for this interval of ranks alone. {report.confidence_note} "
-        "“At least” and “at most” are lower and upper confidence bounds on one side, with the same "
-        "confidence. They answer another question: read one of them where one side alone matters, and the "
-        "interval otherwise."
+        "“At least” and “at most” are one-sided lower and upper confidence bounds at the same confidence "
+        "level. Use one of them where only one side matters, and the interval otherwise."
     )
     model = ["model"] if len(reports) > 1 else []
     limits = interval_title(report.confidence)
@@ -131,7 +130,7 @@ def audited_section(reports: Mapping[str, FairnessReport], *, seen_in_training: 
 
 
 def audited_line(row: ReportRow) -> list[str]:
-    """Return a line of the audited metrics: title, gap, interval, both bounds, groups and their members."""
+    """Return a line of the audited metrics: title, gap, interval, both bounds, groups and their sizes."""
     known, metric = not np.isnan(row.gap), METRICS[row.metric]
     return [
         metric.title,
@@ -146,8 +145,8 @@ def audited_line(row: ReportRow) -> list[str]:
 
 
 def pairs_section(report: FairnessReport, metric: str, title: str = "Pairs of groups") -> list[Section]:
-    """Return the gaps of the widest pairs, each with its own interval, if there are several pairs."""
-    # A single pair says what the audited line says.
+    """Return the pairs with the largest gaps, if there are several pairs."""
+    # A single pair has the same gap as the audited line.
     pairs = [] if metric in report.omitted else report.pairs(metric)
     if len(pairs) < 2:
         return []
@@ -189,11 +188,11 @@ def interval_title(confidence: float) -> str:
 
 def pair_interval_title(confidence: float) -> str:
     """Return the title of a column of confidence intervals of single pairs."""
-    return f"{interval_title(confidence)}, pair by itself"
+    return f"{interval_title(confidence)}, this pair alone"
 
 
 def gap_cells(gap: ReportRow | PairGap, metric: str, missing: str = "") -> tuple[str, str]:
-    """Write a gap and its confidence interval."""
+    """Return a gap and its confidence interval as text."""
     if np.isnan(gap.gap):
         return gap.missing_text if isinstance(gap, ReportRow) else "undefined", missing
     text = METRICS[metric].text
@@ -203,15 +202,15 @@ def gap_cells(gap: ReportRow | PairGap, metric: str, missing: str = "") -> tuple
 def fits_section(
     fits: Mapping[str, FitResult], metric: str, training_gaps: Sequence[float] | None = None
 ) -> Section:
-    """Return how each fit ended, with its KKT certificate; training gaps are those of the fits by default."""
+    """Return the results and KKT certificates of fits; training gaps are those of the fits by default."""
     gaps = [result.gap for result in fits.values()] if training_gaps is None else training_gaps
-    # One tolerance for all: they are fits of one estimator.
+    # All fits of one estimator have the same tolerance.
     (tol,) = {result.tol for result in fits.values()}
     return Section(
         "Fits and KKT certificates",
-        text="A KKT certificate is about the solver: it holds if its four residuals are at most "
-        f"tol = {tol:g}, and then the model is nearly a KKT point of the training problem. It says nothing "
-        "of new data. The training gap is that of the exact metric.",
+        text="A KKT certificate concerns the solver: it holds if its four residuals are at most "
+        f"tol = {tol:g}, and the model is then nearly a KKT point of the training problem. It does not "
+        "concern new data. The training gap is the exact metric.",
         columns=(
             "model",
             "status",
@@ -243,16 +242,16 @@ def fits_section(
 
 
 def settings_section(settings: Mapping[str, Any]) -> Section:
-    """Return what was asked for."""
+    """Return the settings."""
     return Section("Settings", rows=[(name, str(value)) for name, value in settings.items()])
 
 
 def notes_section(notes: Sequence[str]) -> list[Section]:
-    """Return what may surprise, if anything does."""
+    """Return a section with the notes, if there are any."""
     return [Section("Notes", items=notes, is_open=True)] if notes else []
 
 
 def describe_end(result: FitResult) -> str:
-    """Say how a fit ended, in words."""
+    """Describe how a fit ended."""
     status = str(result.status).replace("_", " ")
     return status if result.infeasibility is None else f"{status} ({result.infeasibility})"

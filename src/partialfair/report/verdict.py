@@ -1,8 +1,7 @@
-"""Write what stands on top of an HTML report: of each model the verdict, and up to four cards of figures.
+"""The top of an HTML report: the verdict of each model, and up to four cards of figures.
 
-They state what was measured on the reported interval, with the report's own confidence intervals, whatever
-interval is looked at below. Each model is compared with the first one, which has no constraint or is the
-oldest.
+They state the gaps on the audited interval, with the confidence intervals of the report, and do not depend on
+the interval that is selected below. Each model is compared with the first one.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ _SATISFIED = {True: "satisfied", False: "not satisfied"}
 
 @dataclass(frozen=True)
 class Outcome:
-    """What is known of a model besides its report.
+    """Results of a model in addition to its report.
 
     Attributes
     ----------
     quality
-        How good it is: names of measures and their values, as they are to be read; if empty, the card shows
-        accuracy and AUC of the report's rows.
+        Names and formatted values of scores; if empty, the card shows accuracy and AUC on the rows of the
+        report.
     satisfied, limit, training_gap
-        Whether its constraint is satisfied (None without one), and the largest gap allowed and the exact gap
-        in training.
+        Whether the constraint is satisfied (None without a constraint), its limit, and the exact training
+        gap.
     claim
-        One more sentence of the verdict.
+        A further sentence of the verdict.
     """
 
     quality: Sequence[tuple[str, str]] = ()
@@ -52,7 +51,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Card:
-    """Some figures under a title: what each is of, its value, and what stands below it."""
+    """Figures under a title: for each one its name, its value and a note."""
 
     title: str
     figures: Sequence[tuple[str, str, str]]
@@ -60,7 +59,7 @@ class Card:
     state: str = ""
 
     def html(self) -> str:
-        """Return the card, everything escaped."""
+        """Return the card as escaped HTML."""
         figures = "\n".join(
             f'<div><dt>{escape(name)}</dt><dd class="figure">{escape(value)}</dd>'
             f"<dd>{escape(note)}</dd></div>"
@@ -80,7 +79,7 @@ def summaries_html(
     shown: int,
     seen_in_training: bool,
 ) -> str:
-    """Return the verdicts and cards of all models; the page's script shows those of one."""
+    """Return the verdicts and cards of all models; the script of the report shows one model."""
     known = {name: outcomes.get(name) or Outcome() for name in reports}
     quality = {name: one.quality or _quality(reports[name]) for name, one in known.items()}
     elsewhere = {name: report.elsewhere() for name, report in reports.items()}
@@ -107,7 +106,7 @@ def summaries_html(
 
 
 def _quality(report: FairnessReport) -> list[tuple[str, str]]:
-    """Return accuracy at the threshold and AUC on the evaluated rows, as far as there are labels for them."""
+    """Return accuracy at the threshold and AUC on the evaluated rows, if there are labels."""
     if any(group.positive is None for group in report.scored):
         return []
     labels = np.concatenate([group.positive for group in report.scored])
@@ -131,14 +130,17 @@ def _verdict(
     metric: str,
     seen_in_training: bool,
 ) -> list[str]:
-    """Return the sentence in large type, then what may be claimed, and the gaps of other intervals."""
+    """Return the headline, then the claim about new data, and the gaps of other intervals."""
     answer = []
     if outcome.satisfied is not None:
         answer.append(f"Constraint {_SATISFIED[outcome.satisfied]}: {_trained(outcome, metric)}.")
     if seen_in_training:
         gap = "not evaluated" if metric in report.omitted else gap_cells(report[metric], metric)[0]
         answer.append(f"The {METRICS[metric].title} gap of the rows is {gap}.")
-        return [" ".join(answer), "The model was trained on these rows: nothing follows for new data."]
+        return [
+            " ".join(answer),
+            "The model was trained on these rows: the gap shows nothing about new data.",
+        ]
     verdict = state_verdict(report, metric)
     known = [gap for gap in elsewhere if gap is not None]
     moved = ElsewhereComparison(*known).statement if len(known) == 2 else ""
@@ -148,12 +150,12 @@ def _verdict(
 
 
 def _trained(outcome: Outcome, metric: str) -> str:
-    """Say what the gap was in training, and what it was allowed to be."""
+    """Return the training gap and its limit as text."""
     return f"training gap {METRICS[metric].text(outcome.training_gap)}, limit {outcome.limit:g}"
 
 
 def _gap_card(compared: Mapping[str, FairnessReport], metric: str, seen_in_training: bool) -> Card:
-    """Return the gaps of the first model and of this one, with their confidence intervals."""
+    """Return a card with the gaps of the first model and of this one."""
     figures, pairs = [], []
     for name, report in compared.items():
         if metric in report.omitted:
@@ -169,7 +171,7 @@ def _gap_card(compared: Mapping[str, FairnessReport], metric: str, seen_in_train
 
 
 def _quality_card(quality: Mapping[str, Sequence[tuple[str, str]]]) -> list[Card]:
-    """Return how good the models are: the first measure large, others below it."""
+    """Return a card with the scores of the models, the first score in large type."""
     if not all(quality.values()):
         return []
     measures = listed([name for name, _ in next(iter(quality.values())) if name != "±"])
@@ -181,7 +183,7 @@ def _quality_card(quality: Mapping[str, Sequence[tuple[str, str]]]) -> list[Card
 
 
 def _elsewhere_card(gaps: Mapping[str, GapElsewhere | None], seen_in_training: bool) -> list[Card]:
-    """Return the largest gaps outside the interval, if it leaves any ranks with enough rows."""
+    """Return a card with the largest gaps outside the interval, if enough rows lie outside."""
     known = {name: gap for name, gap in gaps.items() if gap is not None}
     if not known:
         return []
@@ -194,14 +196,14 @@ def _elsewhere_card(gaps: Mapping[str, GapElsewhere | None], seen_in_training: b
         )
         for name, gap in known.items()
     ]
-    text = "Of intervals of the same width that do not overlap this one, or of shorter pieces"
+    text = "Intervals of the same width that do not overlap this one, or shorter remaining pieces"
     if not seen_in_training:
         text += f". With {interval_title(next(iter(known.values())).confidence)}, corrected for the search"
     return [Card("Largest gap elsewhere", figures, text, "elsewhere")]
 
 
 def _constraint_card(outcome: Outcome, report: FairnessReport, metric: str) -> Card:
-    """Return whether the constraint is satisfied, or without one how many rows stand behind the gap."""
+    """Return a card on the constraint, or without a constraint the numbers of rows in the interval."""
     if outcome.satisfied is not None:
         state = "good" if outcome.satisfied else "bad"
         figure = (METRICS[metric].title, _SATISFIED[outcome.satisfied], _trained(outcome, metric))

@@ -10,8 +10,8 @@ import pytest
 from partialfair.exceptions import InputError
 from partialfair.metrics import fairness_report, interval_changes
 from partialfair.metrics.membership import GridPlaces, grid_stays
-from partialfair.report import audit_page, collect_changes
-from partialfair.report.page_data import N_GRID, pack_stays
+from partialfair.report.page_data import N_GRID, collect_changes, pack_stays
+from partialfair.report.pages import audit_page
 
 UPPER = np.triu_indices(N_GRID)
 KINDS = ("distinct", "rounded", "grades", "equal", "one heavy")
@@ -133,5 +133,5 @@ def test_changes_of_other_models_are_refused():
     report = fairness_report(
         None, scores["model 0"], sensitive_features=groups, interval=(0.1, 0.4), n_resamples=100
     )
-    with pytest.raises(InputError, match="the changes are of the models"):
+    with pytest.raises(InputError, match="changes has the models"):
         audit_page({"model 0": report, "other": report}, changes=changes)

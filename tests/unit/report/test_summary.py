@@ -15,8 +15,8 @@ from partialfair.metrics import fairness_report, grid, unfairness_map
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.inputs import scored_groups
 from partialfair.metrics.sweep import band_auc
-from partialfair.report import audit_page
 from partialfair.report.page_data import N_GRID, Worst, leading_pairs, pack, summarise
+from partialfair.report.pages import audit_page
 from partialfair.report.sections import Section
 
 
@@ -144,8 +144,8 @@ def test_what_the_page_holds_does_not_grow_with_the_rows():
 
 
 def test_small_groups_are_said_to_be_disclosed():
-    assert "could be read off this file" in report(n=390)[0].to_html()
-    assert "could be read off this file" not in report(n=4000)[0].to_html()
+    assert "can be inferred from this file" in report(n=390)[0].to_html()
+    assert "can be inferred from this file" not in report(n=4000)[0].to_html()
 
 
 def test_bands_are_said_to_be_approximate_with_weights_and_are_missing_on_training_rows():
@@ -172,7 +172,7 @@ def test_the_page_begins_with_whole_percents_near_the_audited_interval(interval,
 
 @pytest.mark.parametrize("interval", [[(0.1, 0.2), (0.4, 0.5)], {"a": (0.1, 0.3), "b": (0.2, 0.4)}])
 def test_what_a_page_cannot_show_is_refused(interval):
-    with pytest.raises(InputError, match="a page shows one interval that is the same for all groups"):
+    with pytest.raises(InputError, match="an HTML report shows one interval that is the same for all groups"):
         report(interval=interval)[0].to_html()
 
 
@@ -181,14 +181,14 @@ def test_what_was_audited_is_there_without_scripts(tmp_path):
     assert found.to_html(tmp_path / "a.html", title="A & <b>") is None
     page = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert "<h1>A &amp; &lt;b&gt;</h1>" in page
-    assert f"<td>{found['statistical_parity'].value:.3f}</td>" in page
+    assert f"<td>{found['statistical_parity'].gap:.3f}</td>" in page
     assert "which needs labels" in page
 
 
 def test_what_each_number_claims_is_said():
     found, _ = report(threshold=0.7)
     page = found.to_html()
-    for row in found.rows:
+    for row in found.metrics:
         text = METRICS[row.metric].text
         low, high, lower_bound, upper_bound = map(
             text, (row.ci_low, row.ci_high, row.lower_bound, row.upper_bound)
@@ -198,12 +198,12 @@ def test_what_each_number_claims_is_said():
             "<td>a and b</td>" in page
         )
     assert (
-        f"Each interval by itself holds with 95% confidence; all {len(found.rows)} hold simultaneously"
+        f"Each interval by itself holds with 95% confidence; all {len(found.metrics)} hold simultaneously"
         in page
     )
     assert "Pairs of groups" not in page  # there is one
     trained = audit_page(found, seen_in_training=True)
-    assert "intervals and bounds say nothing of new data" in trained
+    assert "intervals and bounds are not valid for new data" in trained
     assert "holds by itself" not in trained
 
 
@@ -260,7 +260,7 @@ def test_sections_escape_everything():
 def test_several_reports_by_name():
     first, _ = report()
     page = audit_page({"old": first, "new": first})
-    gap = first["statistical_parity"].value
+    gap = first["statistical_parity"].gap
     for name in ("old", "new"):
         assert f'<th scope="row">{name}</th><td>statistical parity (pSP)</td><td>{gap:.3f}</td>' in page
     assert page.count("by itself holds with") == 1  # what numbers claim is said once
@@ -272,7 +272,7 @@ def test_several_reports_by_name():
         ({"threshold": 0.7}, "differ in their threshold"),
         ({"confidence": 0.9}, "differ in their confidence"),
         ({"interval": (0.1, 0.5)}, "differ in their interval"),
-        ({"n": 500}, "not of the same rows"),
+        ({"n": 500}, "have different rows"),
     ],
 )
 def test_reports_that_do_not_go_together_are_refused(others, words):
@@ -281,7 +281,7 @@ def test_reports_that_do_not_go_together_are_refused(others, words):
 
 
 def test_what_is_no_report_is_refused(tmp_path):
-    with pytest.raises(InputError, match="a page needs a report"):
+    with pytest.raises(InputError, match="an HTML report needs a fairness report"):
         audit_page({})
     with pytest.raises(InputError, match="position of one of 1 reports"):
         audit_page(report()[0], shown=1)

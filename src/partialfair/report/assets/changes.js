@@ -1,6 +1,6 @@
 /* Who enters and leaves the interval [i, j) from one model to another: see partialfair.report.changes. */
 
-/** Numbers of either sign, small ones in a byte; after a zero stands how many more zeros there are. */
+/** Signed numbers, small ones in one byte; a zero is followed by the number of further zeros. */
 const unpackNumbers = (text) => {
   const bytes = unpack(text, Uint8Array),
     numbers = [];
@@ -20,7 +20,7 @@ const unpackNumbers = (text) => {
   return numbers;
 };
 
-/** The weight that stays on every interval of whole percents, at i (GRID + 1) + j. */
+/** The weight that stays on every interval of whole percents, at index i (GRID + 1) + j. */
 const staysOf = (text, step) => {
   const cells = unpackNumbers(text),
     stays = new Float64Array((GRID + 1) ** 2),
@@ -28,23 +28,23 @@ const staysOf = (text, step) => {
   for (let width = 1; width <= GRID; width += 1) {
     for (let i = 0; i + width <= GRID; i += 1) {
       const at = i * side + i + width;
-      const cell = cells[i * GRID - (i * (i - 1)) / 2 + width - 1]; // of (i, j − 1) in the upper triangle
+      const cell = cells[i * GRID - (i * (i - 1)) / 2 + width - 1]; // index of (i, j − 1) in the upper triangle
       stays[at] = cell + stays[at + side] + stays[at - 1] - stays[at + side - 1];
     }
   }
   return stays.map((steps) => steps * step);
 };
 
-/** Of some pairs of models, what large groups do. */
+/** Changes of large groups between pairs of models. */
 class Changes {
   constructor({ groups, tables, leftOut, most }) {
     Object.assign(this, { groups, tables, leftOut, most });
     this.unpacked = new Map();
   }
 
-  /** Weight of a group that stays on [i, j) between two models; null if the page has no room for them. */
+  /** Weight of a group that stays on [i, j) between two models; null if the report does not contain it. */
   stays(models, k, i, j) {
-    const [first, second] = models[0] < models[1] ? models : [models[1], models[0]]; // the same both ways
+    const [first, second] = models[0] < models[1] ? models : [models[1], models[0]]; // symmetric
     const table = this.tables.find(({ models: [a, b] }) => a === first && b === second);
     if (!table || !(k in table.stays)) return null;
     const key = `${first}/${second}/${k}`;
@@ -52,7 +52,7 @@ class Changes {
     return this.unpacked.get(key)[i * (GRID + 1) + j];
   }
 
-  /** What is known of groups by name, or of all: their weight inside, and what of it stays and changes. */
+  /** For the named groups, or for all: the weight inside the interval, and how much of it stays and changes. */
   lines(models, i, j, names) {
     return this.groups.flatMap(({ name, total }, k) => {
       const stays = this.stays(models, k, i, j);
@@ -62,16 +62,16 @@ class Changes {
     });
   }
 
-  /** What the lines mean, and who has none. */
+  /** The explanation of the table, and of the groups that are left out. */
   text(models) {
-    const few = `at most ${this.most} members: what each row does could be inferred`;
+    const few = `at most ${this.most} members: changes of single rows could be inferred`;
     const noRoom = this.groups.filter((_, k) => this.stays(models, k, 0, GRID) === null).length;
     return [
-      "The interval holds as many of a group under both, so that as many leave it as enter; weights are",
-      "counted where there are any. For this the file tells how many of a group rank at which two whole",
-      "percents under the two models.",
-      ...(this.leftOut > 0 ? [`Left out: ${this.leftOut} of the groups, having ${few}.`] : []),
-      ...(noRoom > 0 ? [`This file has no room for ${noRoom} of the groups, the smallest.`] : []),
+      "Under both models the interval contains the same number of a group, so that equally many enter and leave;",
+      "weights are counted if there are any. For this table the file contains how many members of a group have",
+      "which ranks, in whole percents, under the two models.",
+      ...(this.leftOut > 0 ? [`Left out: ${this.leftOut} of the groups, with ${few}.`] : []),
+      ...(noRoom > 0 ? [`The file is too small for the ${noRoom} smallest groups.`] : []),
     ].join(" ");
   }
 }

@@ -1,8 +1,8 @@
-/* Pictures. Each is drawn anew at the width of its place, so that its letters keep their size. */
+/* Figures. Each is redrawn at the width of its container, so that letters keep their size. */
 
 const SVG = "http://www.w3.org/2000/svg";
-const COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#8A63D2", "#A67C2E", "#7A7A7A"];
-const MAP_COLOURS = [
+const COLORS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#8A63D2", "#A67C2E", "#7A7A7A"];
+const MAP_COLORS = [
   [68, 1, 84],
   [59, 82, 139],
   [33, 145, 140],
@@ -10,15 +10,15 @@ const MAP_COLOURS = [
   [253, 231, 37],
 ]; // viridis
 
-const LETTER = 7.2; // width of a digit of ticks, in pixels
-const LINE = 16; // height of a line of them
+const LETTER = 7.2; // width of a digit in tick labels, in pixels
+const LINE = 16; // height of a line of tick labels
 const MOST_DECIMALS = 10; // a longer number is shorter with an exponent
 
 const percent = (share, digits = 0) => `${fixed(100 * share, digits)}%`;
-/** Groups differ by the style of their lines as well; two of one colour never have the same. */
+/** Groups also differ by line style; two groups of one color have different styles. */
 const DASHES = ["none", "7 3", "2 2", "9 3 2 3", "5 2 2 2 2 2"];
-const colourOf = (group) => COLOURS[group % COLOURS.length];
-const dashOf = (group) => DASHES[(group + Math.floor(group / COLOURS.length)) % DASHES.length];
+const colorOf = (group) => COLORS[group % COLORS.length];
+const dashOf = (group) => DASHES[(group + Math.floor(group / COLORS.length)) % DASHES.length];
 
 const byId = (id) => document.getElementById(id);
 const element = (name, text, classes = "") => {
@@ -27,7 +27,7 @@ const element = (name, text, classes = "") => {
   if (classes) made.className = classes;
   return made;
 };
-/** Names as they fit a sentence; the table of groups has them whole. */
+/** A name short enough for a sentence; the table of groups has full names. */
 const shortName = (name) => {
   const line = name.trim().replace(/\s+/g, " ") || "(blank)";
   return line.length <= 40 ? line : `${line.slice(0, 26)}…${line.slice(-12)}`;
@@ -40,7 +40,7 @@ const svg = (name, attributes = {}, ...children) => {
   return made;
 };
 
-/** A text without its middle if it is longer than its room. */
+/** The text, with an ellipsis in the middle if it is too long. */
 const fitted = (text, room) => {
   const letters = [...text],
     most = Math.floor(room / LETTER);
@@ -49,8 +49,8 @@ const fitted = (text, room) => {
   return `${letters.slice(0, most - 1 - last).join("")}…${letters.slice(-last).join("")}`;
 };
 
-/** Labels below an axis, as many as stand apart, each moved so far that it is not cut off. */
-const apart = (labels, width) => {
+/** The labels below an axis that do not overlap, moved inside the figure. */
+const withoutOverlap = (labels, width) => {
   const kept = [];
   let free = 0; // where the next label may begin
   for (const [at, text] of labels) {
@@ -63,7 +63,7 @@ const apart = (labels, width) => {
   return kept;
 };
 
-/** Widths of figures as measured once: reading one while others are drawn anew would lay out everything again. */
+/** Cached widths of figures: reading one while others are drawn would cause another layout. */
 let widths = new WeakMap();
 const forgetWidths = () => {
   widths = new WeakMap();
@@ -73,12 +73,12 @@ const widthOf = (place) => {
   return widths.get(place);
 };
 
-/** An empty picture with axes: returns the drawing and the functions from values to places. */
+/** An empty figure with axes: returns the drawing and the functions from values to positions. */
 const frame = (place, { height, x, y, margin = { left: 52, right: 20, top: 10, bottom: 44 } }) => {
   const width = widthOf(place);
   const tall = height(width);
-  const beside = Math.max(...y.ticks.map((value) => y.format(value).length), 0) * LETTER;
-  const left = Math.max(margin.left, beside + 26), // ticks, and before them the name of the axis
+  const tickWidth = Math.max(...y.ticks.map((value) => y.format(value).length), 0) * LETTER;
+  const left = Math.max(margin.left, tickWidth + 26), // tick labels, and the name of the axis to their left
     right = width - margin.right,
     bottom = tall - margin.bottom;
   const scale =
@@ -88,7 +88,7 @@ const frame = (place, { height, x, y, margin = { left: 52, right: 20, top: 10, b
   const toX = scale(x.range, left, right),
     toY = scale(y.range, bottom, margin.top);
   const drawing = svg("svg", { width, height: tall, viewBox: `0 0 ${width} ${tall}`, "aria-hidden": "true" });
-  for (const { at, text, middle } of apart(x.ticks.map((value) => [toX(value), x.format(value)]), width)) {
+  for (const { at, text, middle } of withoutOverlap(x.ticks.map((value) => [toX(value), x.format(value)]), width)) {
     drawing.append(
       svg("line", { x1: at, x2: at, y1: margin.top, y2: bottom, class: "grid" }),
       svg("text", { x: middle, y: bottom + 16, class: "tick", "text-anchor": "middle" }, text),
@@ -114,7 +114,7 @@ const frame = (place, { height, x, y, margin = { left: 52, right: 20, top: 10, b
     svg(
       "text",
       { x: 12, y: middle, class: "label", "text-anchor": "middle", transform: `rotate(-90 12 ${middle})` },
-      fitted(y.label, bottom - margin.top - 2 * LINE), // the first and the last tick stand beside it
+      fitted(y.label, bottom - margin.top - 2 * LINE), // leaves room for the first and the last tick
     ),
   );
   place.replaceChildren(drawing);
@@ -131,9 +131,9 @@ const roundTicks = (low, high) => {
     last = Math.floor(high / wide + 1e-9);
   return Array.from({ length: Math.max(last - first + 1, 0) }, (_, k) => (first + k) * wide);
 };
-/** How many members, some of them in part, as a whole number: as `members_text` of the library writes it. */
+/** A possibly fractional number of members as a whole number, rounded as in `members_text` of the library. */
 const membersText = (count) => Math.floor(count + 0.5 + 1e-6).toLocaleString("en");
-/** Labels of ticks with as many digits as tell them apart. */
+/** Labels of ticks with as many digits as make them distinct. */
 const tickLabels = (ticks) => {
   const step = ticks.length > 1 ? ticks[1] - ticks[0] : 1;
   const largest = Math.max(...ticks.map(Math.abs));
@@ -145,7 +145,7 @@ const tickLabels = (ticks) => {
   return (value) => value.toFixed(decimals);
 };
 
-/** The rank of one group against that of another, with the interval; another model dashed. */
+/** The rank in one group against the rank in another, with the interval; the other model is dashed. */
 const drawCurve = (place, { pair, bands, names, start, i, j, where, other }) => {
   const at = frame(place, {
     height: (width) => Math.min(width, 430),
@@ -195,25 +195,25 @@ const drawCurve = (place, { pair, bands, names, start, i, j, where, other }) => 
   if (where) drawing.append(mark("M-6-6L6 6M6-6L-6 6", "worst", toX(where[0]), toY(where[1])));
 };
 
-/** A mark of one meaning in all figures: a cross the largest gap, a diamond that elsewhere, a ring the interval. */
+/** A mark, with the same meaning in all figures: cross, largest gap; diamond, largest gap elsewhere; ring, interval. */
 const mark = (d, classes, x, y) => svg("path", { d, class: classes, transform: `translate(${x} ${y})` });
 
 const SHARES = (top) => ({
   range: [0, 1.05 * top],
   ticks: roundTicks(0, 1.05 * top),
   format: (value) => percent(value, top < 0.05 ? 1 : 0),
-  label: "share of the group",
+  label: "proportion of the group",
 });
 const MOST_FAINT = 12;
-/** The groups that are drawn besides those shown, unless they are too many. */
+/** The groups that are drawn in addition to those shown, unless there are too many. */
 const faintOnes = ({ groups }, shown) =>
   groups.length <= MOST_FAINT ? groups.map((_, k) => k).filter((k) => !shown.includes(k)) : [];
 
-/** Names of groups with their lines, as these are drawn. */
+/** Names of groups with their line styles. */
 const drawLegend = (place, groups, shown) =>
   place.replaceChildren(
     ...groups.map(([k, name]) => {
-      const style = { stroke: colourOf(k), "stroke-dasharray": dashOf(k) };
+      const style = { stroke: colorOf(k), "stroke-dasharray": dashOf(k) };
       const classes = shown.includes(k) ? "density" : "density faint";
       const line = svg("line", { class: classes, x1: 0, x2: 34, y1: 6, y2: 6, ...style });
       const item = document.createElement("li");
@@ -222,10 +222,10 @@ const drawLegend = (place, groups, shown) =>
     }),
   );
 
-/** Shares of groups by score: bars at the values of discrete scores, steps otherwise. */
+/** Distributions of scores by group: bars for discrete scores, steps otherwise. */
 const drawDensities = (place, drawn) => (drawn.model.bars ? drawBars : drawSteps)(place, drawn);
 
-/** Bars side by side, solid as far as they lie inside the interval; other groups are dashes. */
+/** Bars side by side, solid inside the interval; other groups are dashes. */
 const drawBars = (place, { model, shown, i, j, t, top, higherIsBetter }) => {
   const { centres, labels, width, span, cuts } = model.bars;
   const { drawing, toX, toY, bottom } = frame(place, {
@@ -248,7 +248,7 @@ const drawBars = (place, { model, shown, i, j, t, top, higherIsBetter }) => {
         if (share < TOLERANCE) return;
         const x = toX(centres[at]) - wide / 2 + side * each;
         const [y, height] = [toY(share), bottom - toY(share)];
-        drawing.append(svg("rect", { class: classes, fill: colourOf(k), x, y, width: each, height }));
+        drawing.append(svg("rect", { class: classes, fill: colorOf(k), x, y, width: each, height }));
       });
     bars("share", group.density);
     bars("share inside", group.densityInside(i, j, higherIsBetter));
@@ -259,7 +259,7 @@ const drawBars = (place, { model, shown, i, j, t, top, higherIsBetter }) => {
       drawing.append(
         svg("line", {
           class: "dash",
-          stroke: colourOf(k),
+          stroke: colorOf(k),
           "stroke-dasharray": dashOf(k),
           x1: x - wide / 2,
           x2: x + wide / 2,
@@ -273,7 +273,7 @@ const drawBars = (place, { model, shown, i, j, t, top, higherIsBetter }) => {
   drawing.append(svg("line", { class: "threshold", x1: cut, x2: cut, y1: 10, y2: bottom }));
 };
 
-/** Steps; below, where each group's interval lies. */
+/** Steps, and below them the interval of each group. */
 const drawSteps = (place, { model, shown, i, j, t, top }) => {
   const bars = 14 * shown.length;
   const [first, last] = [model.bins[0], model.bins[model.bins.length - 1]];
@@ -296,7 +296,7 @@ const drawSteps = (place, { model, shown, i, j, t, top }) => {
     drawing.append(
       svg("polyline", {
         class: shown.includes(k) ? "density" : "density faint",
-        stroke: colourOf(k),
+        stroke: colorOf(k),
         "stroke-dasharray": dashOf(k),
         points: steps(model.groups[k]),
       }),
@@ -309,7 +309,7 @@ const drawSteps = (place, { model, shown, i, j, t, top }) => {
     drawing.append(
       svg("rect", {
         class: "reach",
-        fill: colourOf(k),
+        fill: colorOf(k),
         x: from,
         y: bottom + 24 + 14 * line,
         width: Math.max(to - from, 2),
@@ -321,7 +321,7 @@ const drawSteps = (place, { model, shown, i, j, t, top }) => {
   drawing.append(svg("line", { class: "threshold", x1: cut, x2: cut, y1: 10, y2: bottom }));
 };
 
-/** The share of positives in every tenth of a group by its mean score. */
+/** The rate of positives in every tenth of a group against its mean score. */
 const drawCalibration = (place, { model, shown }) => {
   const curves = model.groups.map((group) => group.calibration());
   const scores = curves.flatMap((points) => points.map(([score]) => score));
@@ -331,18 +331,18 @@ const drawCalibration = (place, { model, shown }) => {
   const { drawing, toX, toY } = frame(place, {
     height: (width) => Math.min(0.8 * width, 340),
     x: { range, ticks, format: tickLabels(ticks), label: "mean score of a tenth of the group" },
-    y: { ...RANKS, label: "share of positives" },
+    y: { ...RANKS, label: "rate of positives" },
   });
   for (const k of [...faintOnes(model, shown), ...shown]) {
     const faint = shown.includes(k) ? "" : " faint";
     const points = curves[k].map(([score, rate]) => [toX(score).toFixed(1), toY(rate).toFixed(1)]);
-    const style = { stroke: colourOf(k), "stroke-dasharray": dashOf(k) };
+    const style = { stroke: colorOf(k), "stroke-dasharray": dashOf(k) };
     drawing.append(svg("polyline", { class: `density${faint}`, ...style, points: points.join(" ") }));
-    if (!faint) for (const [cx, cy] of points) drawing.append(svg("circle", { cx, cy, r: 3, fill: colourOf(k) }));
+    if (!faint) for (const [cx, cy] of points) drawing.append(svg("circle", { cx, cy, r: 3, fill: colorOf(k) }));
   }
 };
 
-/** The gaps of all intervals as wide as [i, j), by where they begin; the largest of those elsewhere are marked. */
+/** The gaps of all intervals of the same width, by first rank; marks show the largest gap elsewhere. */
 const drawAlong = (place, { i, j, lines }) => {
   const width = j - i;
   const values = lines.flatMap(({ gaps, elsewhere }) => [...gaps, elsewhere ?? gaps[0]]);
@@ -364,7 +364,7 @@ const drawAlong = (place, { i, j, lines }) => {
   }
 };
 
-/** Where labels stand beside their points: the first free place around each, no label over another or a point. */
+/** Positions of labels: the first free one around each point, without overlap of labels and points. */
 const placeLabels = (points, [right, bottom]) => {
   const taken = points.map(({ x, y }) => ({ left: x - 8, right: x + 8, top: y - 8, bottom: y + 8 }));
   const isFree = (box) =>
@@ -392,8 +392,8 @@ const placeLabels = (points, [right, bottom]) => {
   });
 };
 
-/** Gaps of models against how good they are. */
-const drawFrontier = (place, { frontier, shown, choose, tell }) => {
+/** Scores of models against their gaps. */
+const drawFrontier = (place, { frontier, shown, choose, describe }) => {
   const ends = frontier.points.flatMap((p) => [p.low, p.high, p.gap]);
   const goods = frontier.points.flatMap((p) => [p.score - p.error, p.score + p.error]);
   const pad = (low, high) => [low - 0.05 * (high - low || 1), high + 0.05 * (high - low || 1)];
@@ -440,19 +440,19 @@ const drawFrontier = (place, { frontier, shown, choose, tell }) => {
       event.preventDefault();
       choose(point.model);
     });
-    for (const event of ["pointerenter", "focus"]) dot.addEventListener(event, () => tell(point.label));
+    for (const event of ["pointerenter", "focus"]) dot.addEventListener(event, () => describe(point.label));
     drawing.append(dot);
   });
 };
 
-/** The colour of a share of the largest gap. */
+/** The color of a fraction of the largest gap. */
 const heat = (share) => {
-  const place = clip(share, 0, 1) * (MAP_COLOURS.length - 1);
-  const below = Math.min(Math.floor(place), MAP_COLOURS.length - 2);
-  return MAP_COLOURS[below].map((low, c) => low + (place - below) * (MAP_COLOURS[below + 1][c] - low));
+  const place = clip(share, 0, 1) * (MAP_COLORS.length - 1);
+  const below = Math.min(Math.floor(place), MAP_COLORS.length - 2);
+  return MAP_COLORS[below].map((low, c) => low + (place - below) * (MAP_COLORS[below + 1][c] - low));
 };
 
-/** The map: where intervals begin across, where they end upwards; faded where the true gap could be 0. */
+/** The map: first rank across, last rank upwards; faded if the true gap could be 0. */
 class HeatMap {
   constructor(place, canvas, fades, onPick) {
     Object.assign(this, { place, canvas, fades, cells: [] });
@@ -469,7 +469,7 @@ class HeatMap {
     canvas.addEventListener("pointermove", (event) => event.buttons && pick(event));
   }
 
-  /** Small intervals hold few rows and saturate; the colours are spread over the others. */
+  /** The color range covers intervals of at least 10%: smaller ones contain few rows and saturate. */
   show(cells) {
     this.cells = cells;
     const wide = cells.filter(({ i, j }) => j - i >= 10).map(({ value }) => value);
@@ -478,19 +478,19 @@ class HeatMap {
     this.paint();
   }
 
-  /** Fade into what the page has behind it, or into another color. */
+  /** Fade into the background of the report, or into another color. */
   paint(faded = getComputedStyle(this.place).getPropertyValue("--faded")) {
     const pale = faded.split(",").map(Number);
-    const picture = new ImageData(GRID, GRID);
+    const image = new ImageData(GRID, GRID);
     for (const { i, j, value, low } of this.cells) {
-      const colour = heat(value / this.top),
+      const color = heat(value / this.top),
         faded = low > 0 || !this.fades ? 0 : 0.6;
       const at = 4 * ((GRID - j) * GRID + i);
-      colour.forEach((c, k) => {
-        picture.data[at + k] = c + faded * (pale[k] - c);
+      color.forEach((c, k) => {
+        image.data[at + k] = c + faded * (pale[k] - c);
       });
-      picture.data[at + 3] = 255;
+      image.data[at + 3] = 255;
     }
-    this.canvas.getContext("2d").putImageData(picture, 0, 0);
+    this.canvas.getContext("2d").putImageData(image, 0, 0);
   }
 }

@@ -1,5 +1,5 @@
 "use strict";
-/* Exact gaps on an interval [i, j) of whole percents, from what the page holds of each model.
+/* Exact gaps on an interval [i, j) of whole percents, from the data of each model in the report.
    The formulas are those of partialfair.metrics; ranks count from the best score. */
 
 const GRID = 100;
@@ -12,18 +12,18 @@ const unpack = (text, Type = Float64Array) => {
   return new Type(bytes.buffer);
 };
 
-const SURE_DECIMALS = 12; // later digits depend on the order of computing: they must not decide a rounding
-const EXACT_DIGITS = 25; // so many more show whether a number lies in the middle of two
-/** Whether to take the lower of two texts: a number in their middle goes to the even one, as in Python. */
+const SURE_DECIMALS = 12; // later digits depend on the order of summation and must not decide a rounding
+const EXACT_DIGITS = 25; // digits that show whether a number lies halfway between two
+/** Whether to use the lower of two texts: numbers halfway between them are rounded to even, as in Python. */
 const isEvenBelow = (exact, tail) => tail === "5".padEnd(tail.length, "0") && /[02468]\.?$/.test(exact);
-/** With so many decimals, as `fixed` in partialfair.metrics.text writes it. */
+/** A number with this many decimals, as `fixed` of partialfair.utils.text formats it. */
 const fixed = (value, digits) => {
   const near = Number(value.toFixed(SURE_DECIMALS)) + 0; // no minus before zero
   const exact = near.toFixed(digits + EXACT_DIGITS);
   const [below, tail] = [exact.slice(0, -EXACT_DIGITS), exact.slice(-EXACT_DIGITS)];
   return isEvenBelow(below, tail) ? below.replace(/\.$/, "") : near.toFixed(digits);
 };
-/** With so many digits, exponents where numbers are long: what Python writes for `:.6g`. */
+/** A number with this many digits, with an exponent if it is long, as Python formats `:.6g`. */
 const general = (value, digits = 6) => {
   const [exact, exactPower] = value.toExponential(digits - 1 + EXACT_DIGITS).split("e");
   const [below, tail] = [exact.slice(0, -EXACT_DIGITS), exact.slice(-EXACT_DIGITS)];
@@ -38,7 +38,7 @@ const cellOf = (rank) => Math.floor((rank + TOLERANCE) * GRID);
 const urgency = (gap) => (Number.isNaN(gap.value) ? Infinity : gap.value); // an undefined gap comes first
 const widest = (gaps) => gaps.reduce((best, gap) => (urgency(gap) > urgency(best) ? gap : best));
 const largest = (gaps, key) => gaps.reduce((most, gap) => Math.max(most, gap[key]), 0);
-/** The widest true gap is at least the largest lower end and at most the largest upper end. */
+/** The largest true gap is at least the largest lower end and at most the largest upper end. */
 const widestWithBand = (gaps) => ({
   ...widest(gaps),
   low: largest(gaps, "low"),
@@ -49,7 +49,7 @@ const within = (value, slack, most) => ({
   high: Math.min(value + slack, most),
 });
 
-/** Radii of pairs: how far differences may be off, as partialfair.metrics.map_radii has them. */
+/** Radii of pairs: bounds on the errors of differences, as in partialfair.metrics.map_radii. */
 class Radii {
   constructor(groups, levels) {
     this.groups = groups;
@@ -66,22 +66,22 @@ class Radii {
     return Math.min(Math.sqrt(unit * (level + 0.5 * Math.log(this.largestUnit / unit))), most);
   }
 
-  /** Of clipped differences, times the width of the interval. */
+  /** The radius of clipped differences, times the width of the interval. */
   interval(pair) {
     return this.ofPair(pair, this.levels.interval, "epsilon");
   }
 
-  /** Of differences of ranks, while ranks are off by at most their group's `membership`. */
+  /** The radius of differences of ranks, while errors of ranks are at most the `membership` of their group. */
   absolute(pair) {
     return this.ofPair(pair, this.levels.absolute, "membership");
   }
 
-  /** Of chances: errors of the two groups may add up. */
+  /** The radius of probabilities: errors of the two groups may add up. */
   chance([k, l]) {
     return this.groups[k].epsilon + this.groups[l].epsilon;
   }
 
-  /** So many whole percents the ranks of a group may be off. */
+  /** The largest error of the ranks of a group, in whole percents. */
   steps(k) {
     return Math.ceil(this.groups[k].membership * GRID);
   }
@@ -94,7 +94,7 @@ const sideLead = (upper, lower, i, j, both, most, least) => {
   return (upper < j ? most : j / GRID) - (lower >= i ? least : i / GRID);
 };
 
-/** Two groups, and how the rank of one moves with that of the other as the score falls. */
+/** Two groups, and the rank curve: the ranks in both groups as the score falls. */
 class Pair {
   constructor(data, radii) {
     this.groups = data.groups;
@@ -143,15 +143,15 @@ class Pair {
     return { value, ...within(value, this.slack.interval / width, 1), pair: this.groups, at, side };
   }
 
-  /** The ranks at which the widest gap on the interval scale is, for a result of `parity`. */
+  /** The ranks at which a result of `parity` attains the gap on the interval scale. */
   whereParity({ at, side }, i, j) {
     if (at < 0) return null;
     const [upper, lower] = side === 0 ? [this.columns[at], this.rows[at]] : [this.rows[at], this.columns[at]];
     if (upper < j && lower >= i) return this.point(at, side === 0 ? 4 : 6);
-    return this.point(at, lower >= i ? 0 : 2); // the lead is clipped: least of the one, or most of the other
+    return this.point(at, lower >= i ? 0 : 2); // the lead is clipped at the least or the largest rank
   }
 
-  /** The widest |x − y| where the rank of either group lies in its range of whole percents, [from, to). */
+  /** The largest |x − y| for ranks of each group in its range of whole percents, [from, to). */
   leadInside([fromX, toX], [fromY, toY]) {
     const {
       columns,
@@ -171,11 +171,11 @@ class Pair {
     return { value: best, at, side };
   }
 
-  /** Statistical parity on the absolute scale; which scores belong to the interval is uncertain too. */
+  /** Statistical parity on the absolute scale, where the scores at the ends of the interval are uncertain too. */
   parityAbsolute(i, j) {
     const { value, at, side } = this.leadInside([i, j], [i, j]);
     const shrunk = this.steps.map((steps) => [i + steps, j - steps]);
-    // Who may reach the end may lie below everybody in the sample: at rank 1, which is cell GRID.
+    // A score at the end may lie below the whole sample: at rank 1, which is cell GRID.
     const widened = this.steps.map((steps) => [i - steps, j + steps < GRID ? j + steps : GRID + 1]);
     return {
       value,
@@ -203,7 +203,7 @@ class Pair {
       const at = PER_VISIT * k,
         x = clip(v[at], low, high),
         y = clip(v[at + 1], low, high);
-      auc += (x - x0) * (high - y + 0.5 * (y - y0)); // the block of ties between two visits
+      auc += (x - x0) * (high - y + 0.5 * (y - y0)); // ties between two visits
       x0 = clip(v[at + 2], low, high);
       y0 = clip(v[at + 3], low, high);
       auc += (x0 - x) * (high - y0);
@@ -215,7 +215,7 @@ class Pair {
   }
 }
 
-/** One group: what lies above whole percents and above thresholds. */
+/** One group, with sums above whole percents and above thresholds. */
 class Group {
   constructor(data) {
     Object.assign(this, data);
@@ -229,10 +229,10 @@ class Group {
     return this.rows[j] - this.rows[i];
   }
 
-  /** Of each bar of discrete scores, the share of the group that is inside: its part of [i, j). */
+  /** The proportion of the group that lies in [i, j), for each bar of discrete scores. */
   densityInside(i, j, higherIsBetter) {
     const clipped = (rank) => clip(rank, i / GRID, j / GRID);
-    let rank = higherIsBetter ? 1 : 0; // where the lowest value begins
+    let rank = higherIsBetter ? 1 : 0; // the rank of the lowest value
     return Array.from(this.density, (share) => {
       const before = rank;
       rank += higherIsBetter ? -share : share;
@@ -240,7 +240,7 @@ class Group {
     });
   }
 
-  /** Of every tenth of the group its mean score and share of positives, from the best. */
+  /** Mean score and rate of positives of every tenth of the group, the best tenth first. */
   calibration() {
     const tenth = GRID / 10;
     return Array.from(this.tenths, (score, k) => [
@@ -249,32 +249,32 @@ class Group {
     ]);
   }
 
-  /** Effective members inside, as the warnings of the library count them. */
+  /** Effective sample size in the interval, as in the warnings of the library. */
   effectiveInside(i, j) {
     return (this.nEffective * (j - i)) / GRID;
   }
 
-  /** Members with a label above rank knots and above a threshold, as shares of the group. */
+  /** Proportions of the group with a label above whole percents and above a threshold. */
   labelled(positive, t) {
     const share = (k) => (positive ? this.positives[k] : k / GRID - this.positives[k]);
     const above = positive ? this.positivesAbove[t] : this.ranks[t] - this.positivesAbove[t];
     return { share, above, all: share(GRID) };
   }
 
-  /** The rank of a threshold, among members with the label where these are ranked by themselves. */
+  /** The rank of a threshold, within the label if rows are ranked within group and label. */
   rankAt(t, label, rankWithin) {
     if (label === null || rankWithin === "group") return this.ranks[t];
     const { above, all } = this.labelled(label, t);
     return above / all;
   }
 
-  /** Selected share of the interval, and of the group: demographic parity. */
+  /** Selected proportion of the interval, and of the group: demographic parity. */
   selected(i, j, t) {
     const share = clip(this.ranks[t], i / GRID, j / GRID) - i / GRID;
     return { interval: share / ((j - i) / GRID), absolute: share };
   }
 
-  /** Selected share among those with a label: equal opportunity. */
+  /** Selected proportion of members with a label: equal opportunity. */
   selectedWith(positive, i, j, t, rankWithin) {
     const { share, above, all } = this.labelled(positive, t);
     if (all <= TOLERANCE) return { interval: NaN, absolute: NaN };
@@ -295,7 +295,7 @@ class Group {
   }
 }
 
-/** The widest gap of all pairs on every interval, where there are too many pairs for the page. */
+/** The largest gap of all pairs on every interval, if there are too many pairs for the report. */
 class WorstOfAll {
   constructor(data, pairs, groups, radii) {
     this.kinds = {};
@@ -314,7 +314,7 @@ class WorstOfAll {
   }
 
   at(kind, i, j) {
-    const place = i * GRID - (i * (i - 1)) / 2 + (j - 1 - i); // of (i, j − 1) in the upper triangle
+    const place = i * GRID - (i * (i - 1)) / 2 + (j - 1 - i); // index of (i, j − 1) in the upper triangle
     const { values, pair } = this.kinds[kind];
     return { value: values[place], pair: this.pairs[pair[place]] };
   }
@@ -348,7 +348,7 @@ class Model {
   constructor(data, rankWithin) {
     this.name = data.name;
     this.rankWithin = rankWithin;
-    this.audited = data.audited; // what Python measured, in words, by metric
+    this.audited = data.audited; // the audited values as text, by metric
     this.limits = data.limits; // its confidence intervals, by metric
     this.alongCache = {};
     this.tooFew = data.tooFew; // positions of groups with too few of a label, by metric
@@ -369,12 +369,12 @@ class Model {
     };
   }
 
-  /** The pair of two groups, if the page holds it. */
+  /** The pair of two groups, if the report contains it. */
   pairOf([k, l]) {
     return this.pairs.find(({ groups }) => groups[0] === k && groups[1] === l);
   }
 
-  /** Of the given pair, or the widest of all. */
+  /** The gap of the given pair, or the largest of all pairs. */
   ofPairs(kind, i, j, pair) {
     if (pair) return pair[kind](i, j);
     if (this.worst) return this.worst[kind](i, j);
@@ -389,7 +389,7 @@ class Model {
     );
   }
 
-  /** Widest difference between shares of groups; with a slack that is known, its band. */
+  /** Largest difference between proportions of groups, with its band if the slack is known. */
   ofShares(shares, pairs, scale, slackOf) {
     const gaps = pairs.map(([k, l]) => {
       const value = Math.abs(shares[k][scale] - shares[l][scale]);
@@ -400,8 +400,8 @@ class Model {
   }
 
   /**
-   * Whether the threshold's rank lies outside [i, j] in every group, for all labels compared: then no order of
-   * the scores inside has any influence, and a gap of 0 means nothing.
+   * Whether the threshold's rank lies outside [i, j] in every group, for all labels compared: then the scores
+   * inside have no influence, and a gap of 0 has no meaning.
    */
   isOutside(pairs, labels, i, j, t) {
     const ranks = [...new Set(pairs.flat())].flatMap((k) =>
@@ -453,13 +453,13 @@ class Model {
       const gaps = this.compared(metric, pair).map(([k, l]) => ({ value: valueOf(k, l), pair: [k, l] }));
       return { interval: gaps.length === 0 ? null : widest(gaps), absolute: null };
     };
-    const place = (k, l) => (k * (2 * this.groups.length - k - 1)) / 2 + l - k - 1; // of a pair among all
+    const place = (k, l) => (k * (2 * this.groups.length - k - 1)) / 2 + l - k - 1; // index of a pair
     found.inter_group_pairwise = everywhere("inter_group_pairwise", (k, l) => inter[place(k, l)]);
     found.intra_group_pairwise = everywhere("intra_group_pairwise", (k, l) => Math.abs(intra[k] - intra[l]));
     return found;
   }
 
-  /** Gaps of all intervals of one width, by where they begin. */
+  /** Gaps of all intervals of one width, by first rank. */
   along(scale, pair, width) {
     const key = `${scale}/${pair ? pair.groups : "all"}/${width}`;
     if (this.alongCache.key !== key) {
@@ -471,8 +471,8 @@ class Model {
   }
 
   /**
-   * The largest gap of all intervals as long as [i, j), at any rank, that do not overlap it; where the ranks left
-   * on one side are fewer, of these. See partialfair.metrics.elsewhere: it follows from the gaps of both sides.
+   * The largest gap of all intervals of the same width that do not overlap [i, j), or of the remaining ranks on a
+   * side if these are fewer. See partialfair.metrics.elsewhere: it follows from the gaps of both sides.
    */
   elsewhere(scale, pair, i, j, minMembers) {
     const found = [
@@ -482,7 +482,7 @@ class Model {
       const width = Math.min(j - i, to - from);
       const isEnough = (k) => this.groups[k].effectiveInside(0, width) >= minMembers - 1e-9;
       const pairs = (pair ? [pair] : this.pairs).filter(({ groups }) => groups.every(isEnough));
-      const everyGroup = this.groups.every((_, k) => isEnough(k)); // else the page does not know the worst of many
+      const everyGroup = this.groups.every((_, k) => isEnough(k)); // otherwise the largest gap of many pairs is unknown
       if (width === 0 || (this.worst && !pair ? !everyGroup : pairs.length === 0)) return [];
       const kind = scale === "interval" ? "parity" : "parityAbsolute";
       const gap =
@@ -493,7 +493,7 @@ class Model {
     return found.length > 0 ? widest(found) : null;
   }
 
-  /** An interval of that width in [from, to) that has its largest gap, on whole percents where that can be. */
+  /** An interval of that width in [from, to) with the largest gap, on whole percents if possible. */
   placeOf(groups, scale, from, to, width) {
     const pair = this.pairOf(groups);
     const where =

@@ -1,8 +1,8 @@
-/* The state of the page, its controls, and what follows from them. Names from the data enter only as text. */
+/* The state of the report, its controls, and everything that depends on them. Names from the data are inserted as text only. */
 
 const LEAST_WIDTH = 2;
 const FEW = 30;
-const N_INTERVALS = (GRID * (GRID + 1)) / 2; // of whole percents, also those too narrow to be shown
+const N_INTERVALS = (GRID * (GRID + 1)) / 2; // on whole percents, including those that are too narrow to be shown
 
 const data = JSON.parse(byId("data").textContent);
 const models = data.models.map((model) => new Model(model, data.settings.rankWithin));
@@ -32,14 +32,14 @@ const gapText = (gap) =>
   gap === null ? "–" : gap.isOutside ? "n/a (threshold outside the interval)" : number(gap.value);
 const OF_ALL_RANKS = ["inter_group_pairwise", "intra_group_pairwise"];
 const AT_THRESHOLD = ["demographic_parity", "equal_opportunity", "equalized_odds"];
-/** Whether what is shown of a metric is what the report has an interval of. */
+/** Whether the report has a confidence interval for what is shown of a metric. */
 const isAudited = (metric) =>
   (state.pair === null || shownModel().nPairs === 1) &&
   (OF_ALL_RANKS.includes(metric) ||
     (data.settings.onGrid &&
       ["i", "j", ...(metric === "group_auc" ? [] : ["scale"])].every((key) => state[key] === audited[key]) &&
       (!AT_THRESHOLD.includes(metric) || (own !== null && state.t === own))));
-/** One pair of limits of a gap: the report's own interval where there is one, else the simultaneous band. */
+/** Limits of a gap: the confidence interval of the report if there is one, else the simultaneous band. */
 const limitsOf = (model, metric, gap) => {
   if (!bands || gap === null || Number.isNaN(gap.value)) return null;
   if (isAudited(metric) && model.limits[metric]) {
@@ -49,7 +49,7 @@ const limitsOf = (model, metric, gap) => {
   return gap.low === undefined ? null : { low: gap.low, high: gap.high, kind: "band" };
 };
 const limitsText = (limits) => (limits === null ? "–" : `${number(limits.low)} – ${number(limits.high)}`);
-/** A sentence; of several models it begins with the name of the one shown. */
+/** A sentence; with several models it begins with the name of the model. */
 const titled = (text) =>
   models.length > 1
     ? `${shortName(shownModel().name)}: ${text}`
@@ -61,13 +61,13 @@ const ranksText = (i, j) => `ranks ${general(i, 4)}–${general(j, 4)}%`;
 const parityKind = () => (state.scale === "interval" ? "parity" : "parityAbsolute");
 const parityGap = () => shownModel().ofPairs(parityKind(), state.i, state.j, shownPair());
 
-/** The ranks at which a pair's gap is widest. */
+/** The ranks at which the gap of a pair is attained. */
 const whereOf = (pair) => {
   const gap = pair[parityKind()](state.i, state.j);
   return state.scale === "interval" ? pair.whereParity(gap, state.i, state.j) : pair.whereParityAbsolute(gap);
 };
 
-/** Where the widest gap is: shares above one score, if the page knows that pair's curve. */
+/** Where the gap is attained: proportions above one score, if the report has the curve of the pair. */
 const whereText = (gap) => {
   const pair = shownModel().pairOf(gap.pair),
     where = pair && whereOf(pair);
@@ -79,12 +79,12 @@ const whereText = (gap) => {
   );
   const of = state.scale === "interval" ? "the interval of " : "";
   return (
-    `: ${SIDE} one and the same score lie ${percent(shares[0], 1)} of ${of}${nameOf(gap.pair[0])} and ` +
-    `${percent(shares[1], 1)} of ${state.scale === "interval" ? "that of " : ""}${nameOf(gap.pair[1])}`
+    `: ${SIDE} the same score lie ${percent(shares[0], 1)} of ${of}${nameOf(gap.pair[0])} and ` +
+    `${percent(shares[1], 1)} of ${of}${nameOf(gap.pair[1])}`
   );
 };
 
-/** How much the groups differ, and where. */
+/** By how much and where the groups differ. */
 const differ = (gap) => {
   if (gap.value < 1e-9) return `the scores of ${between(gap.pair)} do not differ in these data`;
   const value = number(gap.value),
@@ -96,10 +96,10 @@ const differ = (gap) => {
   return which + whereText(gap);
 };
 
-/** What follows beyond these data. */
+/** What the gap shows about new data. */
 const claim = (gap) => {
   const limits = limitsOf(shownModel(), "statistical_parity", gap);
-  if (!bands) return "The model was trained on these rows: nothing follows for others.";
+  if (!bands) return "The model was trained on these rows: the gap shows nothing about new data.";
   const basis =
     limits.kind === "interval"
       ? `${reach} interval`
@@ -125,7 +125,7 @@ const sentence = () => {
   return titled(`${start}, ${differ(gap)}. ${claim(gap)}${thinText(thin)}`);
 };
 
-/** Which groups metrics that need labels leave out: those with too few of a label when audited. */
+/** The groups that metrics with labels leave out, because they have too few rows with a label. */
 const tooFewTexts = () =>
   Object.entries(shownModel().tooFew).map(([metric, groups]) => {
     const some = groups.slice(0, 3).map(nameOf).join(", ");
@@ -139,12 +139,12 @@ const metricsText = () => {
   const illustration = own === null ? " (for illustration: no threshold was audited)" : "";
   const parts = [
     `Gaps ${whose}, at ${ranksText(state.i, state.j)} ${FROM_BEST}; selected: score ${SIDE} ${score}${illustration}.`,
-    "Group AUC and the pairwise gaps have one scale, and the latter are of all ranks.",
+    "Group AUC and the pairwise gaps have one scale, and the pairwise gaps include all ranks.",
   ];
   if (bands)
     parts.push(
-      `Limits: ${reach}. “interval”: of this gap alone, as audited. “band”: simultaneously for all intervals, ` +
-        "pairs and thresholds, where others were chosen than audited; longer for that reason. “As audited” has further limits, and says what each claims.",
+      `Limits: ${reach}. “interval”: confidence interval of this gap alone, as audited. “band”: simultaneous for all ` +
+        "intervals, pairs and thresholds, for choices other than the audited ones, and therefore longer. “As audited” has further limits, with explanations.",
     );
   else parts.push("No limits: the model was trained on these rows.");
   if (shownModel().hasLabels)
@@ -163,7 +163,7 @@ const metricsText = () => {
 const cell = (row, text, classes = "") => row.appendChild(element("td", text, classes));
 
 const NOT_FOLLOWED = "the interval, groups and threshold chosen above do not change it";
-/** What Python has measured by a metric that this page has no formula of. */
+/** The audited gap of a metric that this script cannot compute. */
 const auditedRow = (metric, span) => {
   const [title, gap, interval, , , pair] = shownModel().audited[metric];
   const row = document.createElement("tr");
@@ -181,7 +181,7 @@ const headings = (titles) => {
   return row;
 };
 
-/** A gap and one pair of limits, of a model. */
+/** The cells of a gap of a model and of its limits. */
 const gapCells = (row, model, metric, gap) => {
   const limits = limitsOf(model, metric, gap);
   const value = cell(row, gapText(gap), gap?.isOutside ? "number outside" : "number");
@@ -247,7 +247,7 @@ const drawGroups = () => {
   sortRows(byId("groups"));
 };
 
-/** From the model compared with, or from the first, or for that one from the second. */
+/** Changes from the compared model, by default the first one (for the first model, the second one). */
 const drawModelChanges = () => {
   if (!changes) return;
   const { i, j, model, other } = state;
@@ -268,7 +268,7 @@ const sortKey = (row, column) => {
   return Number.isNaN(number) ? text : number;
 };
 
-/** Put the rows of a table in the order that was chosen for it, if any was. */
+/** Sort the rows of a table by its chosen column, if any. */
 const sortRows = (table) => {
   if (table.dataset.column === undefined) return;
   const column = Number(table.dataset.column),
@@ -278,7 +278,7 @@ const sortRows = (table) => {
   table.tBodies[0].append(...rows.map(([, row]) => row));
 };
 
-/** Titles of columns become buttons: numbers are sorted from the largest first, texts from A. */
+/** Turn column titles into buttons: numbers are sorted in descending order first, texts in ascending order. */
 const makeSortable = (table) => {
   const titles = [...table.tHead.rows[0].cells];
   titles.forEach((title, column) => {
@@ -334,17 +334,17 @@ const densitiesText = (shown) => {
   if (!bars)
     return (
       `Bars below: the scores of each group's ${ranks}. Dashed line: the threshold. The first and the last ` +
-      "step hold everything beyond them."
+      "step include all scores beyond them."
     );
   const others = groups.length > shown.length && groups.length <= MOST_FAINT ? " Dashes: the other groups." : "";
-  const even = bars.even ? " Every value has the same room." : "";
+  const even = bars.even ? " Values are evenly spaced." : "";
   return (
     `Bars: ${shown.map(nameOf).join(" and ")}, side by side at the values that scores take; solid: the part ` +
     `at the group's ${ranks}. Dashed line: the threshold.${others}${even}`
   );
 };
 
-/** The pair that is drawn: the one picked, or the worst, or the first the page holds. */
+/** The pair that is drawn: the chosen one, or the worst, or the first one of the report. */
 const drawnPair = () => shownPair() ?? shownModel().pairOf(parityGap().pair) ?? shownModel().pairs[0];
 
 const drawCurves = () => {
@@ -363,20 +363,20 @@ const drawCurves = () => {
   });
   byId("curve-text").textContent =
     `${between(pair.groups)} as the score ${higherIsBetter ? "falls" : "rises"}; equal scores follow the diagonal. Red square: the ` +
-    `interval; cross: its largest gap.${bands ? ` Gray: as far from the diagonal as chance alone may take the whole curve (${reach}).` : ""}` +
+    `interval; cross: its largest gap.${bands ? ` Gray: the band in which chance alone would keep the whole curve (${reach}).` : ""}` +
     `${compared ? ` Dashed: ${shortName(other.name)}.` : ""}`;
   drawLegend(byId("legend"), legendOf(pair.groups), pair.groups);
   drawScores(pair.groups, other);
   drawCalibrations(pair.groups);
 };
 
-/** Groups that have a line in figures: all of a few, else those compared. */
+/** Groups that have a line in figures: all if there are few, else those compared. */
 const legendOf = (shown) => {
   const { groups } = shownModel();
   return (groups.length <= MOST_FAINT ? groups.map((_, k) => k) : shown).map((k) => [k, nameOf(k)]);
 };
 
-/** Densities, of the model compared with first. */
+/** Densities, with the compared model first. */
 const drawScores = (shown, other) => {
   const { i, j, t } = state;
   const drawn = other ? [other, shownModel()] : [shownModel()];
@@ -399,7 +399,7 @@ const drawScores = (shown, other) => {
   byId("densities-text").textContent = densitiesText(shown);
 };
 
-let calibrated = ""; // what the calibration curves show: no interval changes them
+let calibrated = ""; // the key of the calibration curves, which do not depend on the interval
 const drawCalibrations = (shown) => {
   const key = `${state.model}/${shown}`;
   byId("calibration-figure").hidden = !shownModel().hasLabels;
@@ -407,10 +407,10 @@ const drawCalibrations = (shown) => {
   calibrated = key;
   drawCalibration(byId("calibration"), { model: shownModel(), shown });
   byId("calibration-text").textContent =
-    "Share of positives in every tenth of a group, at its mean score. Where the lines lie on each other, a score means the same in both groups.";
+    "Rate of positives in every tenth of a group, at its mean score. Where the lines coincide, a score means the same in both groups.";
 };
 
-/** How gaps move to other intervals. */
+/** Gaps of other intervals. */
 const drawOthers = () => {
   const { i, j, scale } = state,
     other = otherModel();
@@ -442,7 +442,7 @@ const drawPath = () => {
       set({ model });
       place.querySelector(".dot.shown")?.focus();
     },
-    tell: (text) => {
+    describe: (text) => {
       byId("frontier-text").textContent = text;
     },
   });
@@ -493,7 +493,7 @@ const draw = () => {
   drawMetrics();
   drawGroups();
   drawModelChanges();
-  // A screen reader hears the sentence once the interval rests.
+  // Screen readers announce the sentence when the interval has stopped moving.
   clearTimeout(announcing);
   const place = byId("sentence"),
     text = sentence();
@@ -533,7 +533,7 @@ const set = (changes) => {
   draw();
 };
 
-/** Put the ends where they are asked for, as near as a width of two percents allows. */
+/** Move the ends to the requested ranks, with a width of at least two percent. */
 const moveEnds = (i, j) => {
   const begin = clip(Math.round(i), 0, GRID - LEAST_WIDTH);
   set({ i: begin, j: clip(Math.round(j), begin + LEAST_WIDTH, GRID) });
@@ -593,7 +593,7 @@ const wire = () => {
   onDrag("end", (rank) => moveEnd(rank));
   onDrag("move", (rank, from) => moveBoth(from.i + rank - from.rank));
   byId("bar").addEventListener("pointerdown", (event) => {
-    if (event.target !== byId("bar")) return; // outside the interval: its nearer end comes
+    if (event.target !== byId("bar")) return; // outside the interval: the nearer end moves
     const rank =
       ((event.clientX - byId("bar").getBoundingClientRect().left) / byId("bar").clientWidth) * GRID;
     if (rank < state.i) moveBegin(rank);
@@ -613,7 +613,7 @@ const wire = () => {
     radio.addEventListener("change", () => set({ scale: radio.value }));
   let width = document.body.clientWidth;
   new ResizeObserver(() => {
-    if (document.body.clientWidth === width) return; // only its height changed, with what it holds
+    if (document.body.clientWidth === width) return; // only the height changed
     width = document.body.clientWidth;
     forgetWidths();
     calibrated = "";
@@ -623,7 +623,7 @@ const wire = () => {
   }).observe(document.body);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => heatMap.paint());
   for (const table of document.querySelectorAll("table.sortable, details table")) makeSortable(table);
-  // Links of the contents unfold what they lead to, and everything is printed unfolded.
+  // Links of the contents unfold their target, and all details are printed unfolded.
   for (const link of document.querySelectorAll(".contents a"))
     link.addEventListener("click", () => {
       const target = document.querySelector(link.getAttribute("href"));
@@ -635,7 +635,7 @@ const wire = () => {
       folded.add(one);
       one.open = true;
     }
-    heatMap.paint("255, 255, 255"); // paper is white, also where the screen is dark
+    heatMap.paint("255, 255, 255"); // paper is white even if the screen is dark
   });
   addEventListener("afterprint", () => {
     for (const one of folded) one.open = false;
