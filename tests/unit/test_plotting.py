@@ -397,8 +397,8 @@ class Points:
                 "gap": gaps,
                 "ci_low": np.maximum(gaps - 0.05, 0),
                 "ci_high": gaps + 0.05,
-                "score": self.scores,
-                "score_error": 0.01,
+                "accuracy": self.scores,
+                "accuracy_se": 0.01,
                 "max_gap": [0.01 * (k + 1) for k in range(gaps.size)],
                 "alpha": np.resize(self.alphas, gaps.size),
             }
