@@ -449,7 +449,8 @@ def test_where_lower_is_better_pictures_say_so_and_keep_the_users_units():
     risks = 10.0 - scores
     lower = {"sensitive_features": groups, "higher_is_better": False}
     curve = plot_rank_curve(rank_curve(risks, **lower), interval=(0.1, 0.4))
-    assert curve.get_xlabel() == "proportion of g00 below the threshold\n(rank from the best, the lowest score)"
+    label = "proportion of g00 below the threshold\n(rank from the best, the lowest score)"
+    assert curve.get_xlabel() == label
     assert curve.get_ylabel() == "proportion of g01 below it"
     unfairness = plot_unfairness_map(unfairness_map(risks, n_grid=20, **lower))
     assert "(from the best, the lowest score)" in unfairness.get_xlabel()
