@@ -1,8 +1,8 @@
-"""Random steps on the exact metric itself, and the moves that cost no gap.
+"""Random steps on the exact metric, and rescalings that keep the gap.
 
-A step is taken if it lowers the objective, the promise is still kept and no more are tied. Directions are
-differences of models that were seen, and single coefficients. Scores times a positive factor, and for pSP
-plus a number, have the same gap: the best factor and number are free.
+A step is accepted if it lowers the objective, satisfies the constraint and adds no ties. Directions are
+differences of earlier models, and single coefficients. Scaling the scores, and for pSP shifting them, keeps
+the gap, so the best factor and shift are computed exactly.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from numba import njit
 from _judging import Case, Model, Ties, logistic_minimum
 
 ARITIES = (1, 2, 4, 16)
-"""How many directions a step has."""
+"""Number of directions of a step."""
 FIRST_STEP, SMALLEST_STEP = 0.1, 1e-5
 """Sizes of steps, in standard deviations of the scores."""
 LONGER, SHORTER = 1.4, 0.97
-"""What becomes of the size after a success and after a failure."""
+"""Factors of the step size after a success and after a failure."""
 
 
 @njit(cache=True, fastmath=True)
@@ -34,7 +34,7 @@ def mean_loss(scores, signs):  # type: ignore[no-untyped-def]
 
 
 def rescaled(case: Case, model: Model) -> Model:
-    """Return the best model with the same order, or for pDP the same selection, that a rescaling gives."""
+    """Return the best rescaled model with the same order, or for pDP the same selection."""
     Z = model.scores[:, None]
     penalties = np.array([case.alpha * float((model.coef**2).sum())])
     if case.kind == "pSP":
@@ -51,7 +51,7 @@ def rescaled(case: Case, model: Model) -> Model:
 
 
 def towards(case: Case, model: Model, goal: Model, free: Ties, n_steps: int = 60) -> Model:
-    """Return the best model that is admitted on the way to another, or the model itself."""
+    """Return the best admissible model on the segment to another model, or the model itself."""
     way, best, value = goal.minus(model), model, case.objective(model)
     for share in np.concatenate([np.linspace(0, 1, n_steps + 1)[1:], np.geomspace(1e-4, 0.02, 10)]):
         trial = model.shifted([way], [share])

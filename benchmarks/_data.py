@@ -1,6 +1,6 @@
-"""The data sets of the benchmarks, as rows to train on and rows to test on.
+"""Data sets of the benchmarks, split into training and test rows.
 
-Only public names of the package are used here, so that earlier versions of it can be measured as well.
+The module uses only public names of the package, so that earlier versions can be measured as well.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Part:
     groups: Any
 
     def take(self, rows: Any) -> Part:
-        """Return some of its rows, in their order; the features of all of them are not copied."""
+        """Return a subset of the rows in their original order, without a copy of all features."""
         kept = np.zeros(len(self.y), dtype=bool)
         kept[rows] = True
         if kept.all():
@@ -46,12 +46,12 @@ class Part:
         return Part(X, self.y[kept], self.groups[kept])
 
     def few(self) -> Part:
-        """Return rows to warm up on: enough to compile everything."""
+        """Return rows for a warm-up fit, enough to compile all functions."""
         n = len(self.y)
         return self.take(np.random.default_rng(1).choice(n, min(2000, n), replace=False))
 
     def blocks(self) -> Any:
-        """Return its features as scikit-learn wants them: one sparse block of columns for each group."""
+        """Return the features for scikit-learn: one sparse block of columns per group."""
         X = self.X.to_csr() if isinstance(self.X, CategoricalCodes) else sparse.csr_matrix(self.X)
         codes = np.unique(self.groups, return_inverse=True)[1]
         by_group = [sparse.diags_array((codes == k).astype(float)) @ X for k in range(codes.max() + 1)]
@@ -60,7 +60,7 @@ class Part:
 
 
 def as_part(data: Dataset) -> Part:
-    """Return all rows of a data set, with dense features standardised."""
+    """Return all rows of a data set, with dense features standardized."""
     X: Any = data.X
     if not isinstance(X, CategoricalCodes) and not sparse.issparse(X):
         X = StandardScaler().fit_transform(X.to_numpy(dtype=float))
@@ -73,7 +73,7 @@ def load(name: str, path: Path | None, n: int | None) -> tuple[Dataset, Part, Pa
     whole = as_part(data)
     split = data.split(0)
     train = split.train
-    if name == "acs_income":  # all rows count for the speed; those of the test are then not new
+    if name == "acs_income":  # run time is measured on all rows, so test rows are also training rows
         train = np.arange(len(data.y))
     if n is not None:
         train = np.random.default_rng(0).choice(train, n, replace=False)

@@ -14,14 +14,14 @@ from partialfair.data.categoricals import CategoricalCodes
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """The features as a matrix, and how coefficients and scores hang together.
+    """The features as a matrix, and the linear map from coefficients to scores.
 
     Attributes
     ----------
     X
         Dense or CSR.
     members
-        Rows of each coefficient vector: everybody's, or each group's.
+        Rows of each coefficient vector: all rows, or those of one group.
     """
 
     X: Any
@@ -37,7 +37,7 @@ class Design:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Coefficient vectors, and coefficients of each."""
+        """Number of coefficient vectors, and of coefficients of each."""
         return len(self.members), self.X.shape[1]
 
     def model(self, coef: Any, intercept: Any) -> Model:
@@ -62,5 +62,5 @@ class Design:
 
 
 def _product(X: Any, coef: Any) -> Any:
-    """Return ``X @ coef`` with the same score for rows that are alike, which BLAS may round apart."""
+    """Return ``X @ coef`` with equal scores for equal rows, which BLAS may round differently."""
     return X @ coef if sparse.issparse(X) else (X * coef).sum(axis=1)

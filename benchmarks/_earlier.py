@@ -1,4 +1,4 @@
-"""An earlier checkout of this repository, and fresh processes that run a benchmark with its package."""
+"""Earlier checkouts of this repository, and fresh processes that run a benchmark with their packages."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 MOVED = {"CategoricalCodes": ("partialfair.data.categoricals", "partialfair.categoricals")}
-"""Modules of names that earlier checkouts have in another one, newest first."""
+"""New and old modules of names that earlier checkouts have elsewhere, newest first."""
 
 
 def import_moved(name: str) -> Any:
-    """Return an object of the package at hand, from whichever module has it there."""
+    """Return an object of the current package from the module that has it."""
     for module in MOVED[name]:
         with contextlib.suppress(ModuleNotFoundError):
             return getattr(importlib.import_module(module), name)
@@ -31,16 +31,16 @@ def import_moved(name: str) -> Any:
 
 
 def add_earlier(parser: argparse.ArgumentParser, worker: str, what: str) -> None:
-    """Add the options that name the earlier checkout, and the one by which a worker is told what to do."""
+    """Add the options that name the earlier checkout, and the option with the task of a worker."""
     earlier = parser.add_mutually_exclusive_group(required=True)
     earlier.add_argument("--before", type=Path, help="an earlier checkout")
-    earlier.add_argument("--before-commit", help="an earlier commit, checked out for the time being")
+    earlier.add_argument("--before-commit", help="an earlier commit, which is checked out temporarily")
     earlier.add_argument(worker, help=what)
 
 
 @contextlib.contextmanager
 def earlier_checkout(arguments: Any) -> Iterator[Path]:
-    """Give the directory of the earlier checkout; one made for a commit is removed in the end."""
+    """Yield the directory of the earlier checkout; a temporary one is removed in the end."""
     if arguments.before is not None:
         yield arguments.before
         return
@@ -56,9 +56,9 @@ def earlier_checkout(arguments: Any) -> Iterator[Path]:
 
 
 def commit_of(checkout: Path) -> str:
-    """Return the short commit of a checkout, with "+changes" if other files than records differ from it.
+    """Return the short commit of a checkout, with "+changes" if files other than records differ from it.
 
-    Of a directory that git does not know, return its name.
+    For a directory without git, return its name.
     """
 
     def git(*words: str) -> str:
@@ -75,18 +75,18 @@ def commit_of(checkout: Path) -> str:
 def answer_of(
     script: str, options: list[str], checkout: Path, name: str, settings: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Return a script's last line, read as JSON, from a fresh process with the package of a checkout.
+    """Run a script in a fresh process with the package of a checkout, and parse its last line as JSON.
 
     Parameters
     ----------
     script, options
-        What is run.
+        The script and its options.
     checkout
-        Its package is imported: the answer's ``"package"`` says from where, and is checked.
+        Directory of the package; the answer's ``"package"`` is checked against it.
     name
-        What is run, in a few words, for messages.
+        Short description for messages.
     settings
-        Of the environment.
+        Environment variables.
     """
     source = checkout.resolve() / "src"
     environment = {**os.environ, **(settings or {}), "PYTHONPATH": str(source)}

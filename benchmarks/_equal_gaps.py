@@ -1,4 +1,4 @@
-"""Accuracy at equal test gap: two frontiers of one split, and what the differences of all splits come to."""
+"""Compares two frontiers at equal test gaps, split by split, and averages the differences over splits."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 N_LEVELS = 9
-"""Gaps at which two frontiers are compared, evenly spaced over what both cover, ends included."""
+"""Number of gaps at which two frontiers are compared, evenly spaced over their common range."""
 LEAST_OVERLAP = 0.1
-"""What both cover must be at least this share of what either covers: less is no comparison."""
+"""Smallest common range of two frontiers, relative to the range that either covers."""
 
 Point = tuple[float, float]
 """Test gap and test accuracy of a fit."""
@@ -20,7 +20,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Levels:
-    """Two frontiers at the same gaps: mean accuracy of each, and from which gap to which."""
+    """Mean accuracies of two frontiers at the same gaps, and the range of these gaps."""
 
     before: float
     after: float
@@ -29,12 +29,12 @@ class Levels:
 
     @property
     def difference(self) -> float:
-        """How much more accurate it is after."""
+        """The mean accuracy after minus the mean accuracy before."""
         return self.after - self.before
 
 
 def at_equal_gaps(before: Iterable[Point], after: Iterable[Point]) -> Levels | None:
-    """Return two frontiers at the gaps that both cover; None where they hardly overlap."""
+    """Return two frontiers at common gaps, or None if their ranges hardly overlap."""
     frontiers = [_frontier(points) for points in (before, after)]
     ends = np.array([(gaps[0], gaps[-1]) for gaps, _ in frontiers])
     low, high = float(ends[:, 0].max()), float(ends[:, 1].min())
@@ -47,7 +47,7 @@ def at_equal_gaps(before: Iterable[Point], after: Iterable[Point]) -> Levels | N
 
 
 def _frontier(points: Iterable[Point]) -> tuple[Any, Any]:
-    """Return gaps in rising order, and the accuracies there; fits with one gap count as one, their mean."""
+    """Return increasing gaps and the accuracies there; fits with equal gaps are averaged."""
     gaps, accuracies = np.array(list(points), dtype=float).T
     distinct, which = np.unique(gaps, return_inverse=True)
     return distinct, np.bincount(which, accuracies) / np.bincount(which)
@@ -55,14 +55,14 @@ def _frontier(points: Iterable[Point]) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class Paired:
-    """A mean difference over splits with its standard error, which takes two splits."""
+    """A mean difference over splits with its standard error, which needs two splits."""
 
     mean: float
     error: float
 
     @classmethod
     def of(cls, differences: Iterable[float]) -> Paired:
-        """Return the mean and the standard error of differences, one of each split."""
+        """Return the mean and the standard error of one difference per split."""
         values = np.array(list(differences), dtype=float)
         if values.size == 0:
             return cls(math.nan, math.nan)
@@ -71,7 +71,7 @@ class Paired:
 
     @property
     def in_errors(self) -> float:
-        """The mean in standard errors; 0 where nothing differs in any split."""
+        """The mean divided by the standard error, or 0 if all differences are 0."""
         if self.mean == self.error == 0:
             return 0.0
         return self.mean / self.error if self.error else math.copysign(math.inf, self.mean)
@@ -80,9 +80,9 @@ class Paired:
 def overall(tables: Mapping[str, Mapping[Any, Mapping[int, float]]]) -> Paired:
     """Return the mean over all rows of all tables, with its standard error.
 
-    Rows of a table share their splits, so that they are averaged within each split first; tables are
-    independent. With R_t rows and the paired mean m_t ± e_t of table t it is ``Σ R_t m_t / Σ R_t`` with the
-    error ``√(Σ (R_t e_t)²) / Σ R_t``.
+    Rows of a table share their splits, so they are averaged within each split first; tables are independent.
+    With R_t rows and the paired mean m_t ± e_t of table t, the mean is ``Σ R_t m_t / Σ R_t`` and its standard
+    error is ``√(Σ (R_t e_t)²) / Σ R_t``.
 
     Parameters
     ----------

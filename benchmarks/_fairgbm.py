@@ -1,9 +1,9 @@
-"""FairGBM in an environment of its own: rows go there and scores come back through a folder.
+"""Runs FairGBM in its own environment; rows and scores are exchanged as files in a folder.
 
-FairGBM 0.9.14 is a LightGBM of its own, and the last release. Its Python part calls scikit-learn with an
-argument that version 1.8 no longer knows (``force_all_finite``): growing ends in a TypeError. With 1.7 it
-works, on Linux. benchmarks/fairgbm.txt pins what it needs, `make bench-comparison` installs that into
-``.venv-fairgbm``, and the Python found there runs this file: ``python benchmarks/_fairgbm.py FOLDER``.
+FairGBM 0.9.14, the last release, is a fork of LightGBM. It passes scikit-learn an argument that version 1.8
+removed (``force_all_finite``), so that training raises a TypeError. With 1.7 it works on Linux.
+benchmarks/fairgbm.txt pins its requirements, `make bench-comparison` installs them into ``.venv-fairgbm``,
+and the Python of that environment runs this file: ``python benchmarks/_fairgbm.py FOLDER``.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ROWS, SETTINGS, SCORES, SAYS = "rows.npz", "settings.json", "scores.npy", "says.json"
-"""The files of a folder: the first two are read, the others written."""
+"""Files of the folder: the first two are inputs, the others outputs."""
 
 
 @dataclass(frozen=True)
 class Grown:
-    """What came back: test scores (log-odds) and seconds of every model, and what grew them."""
+    """Results: test scores (log-odds) and seconds of every model, and the versions that trained them."""
 
     scores: list[Any]
     seconds: list[float]
@@ -37,30 +37,30 @@ class Grown:
 
 
 def versions_of(python: Path) -> str:
-    """Return which FairGBM an environment has, or end with one sentence that says how to make it."""
+    """Return the version of FairGBM in an environment, or exit with a message on how to create it."""
     if python.exists():
         done = subprocess.run([python, __file__], capture_output=True, text=True)
         if done.returncode == 0:
             return done.stdout.strip()
     raise SystemExit(
-        f"{python} cannot import FairGBM: `make bench-comparison` makes that environment, --fairgbm names "
-        "another Python, and --peers leaves FairGBM out"
+        f"{python} cannot import FairGBM: `make bench-comparison` creates that environment, --fairgbm names "
+        "another Python, and `--peers` excludes FairGBM"
     )
 
 
 def grow(python: Path, train: tuple[pd.DataFrame, Any, Any], new: pd.DataFrame, settings: list[Any]) -> Grown:
-    """Grow one model for each of the settings.
+    """Train one model for each of the settings.
 
     Parameters
     ----------
     python
-        That of the environment with FairGBM.
+        Python of the environment with FairGBM.
     train
         Features, labels 0 and 1, and groups.
     new
         Rows to score, with the same columns.
     settings
-        Parameters of ``FairGBMClassifier``, one dictionary for each model.
+        Parameters of ``FairGBMClassifier``, one dictionary per model.
     """
     X, y, groups = train
     with tempfile.TemporaryDirectory() as name:
@@ -76,7 +76,7 @@ def grow(python: Path, train: tuple[pd.DataFrame, Any, Any], new: pd.DataFrame, 
 
 
 def _numbers(table: pd.DataFrame) -> Any:
-    """Return a table as LightGBM itself reads one: categories by their codes, gaps as nan."""
+    """Return a table in LightGBM's form: categories as codes, missing values as nan."""
     columns = [
         column.cat.codes.where(column.notna()) if column.dtype == "category" else column
         for _, column in table.items()
@@ -85,10 +85,10 @@ def _numbers(table: pd.DataFrame) -> Any:
 
 
 def _grow_here(folder: Path) -> None:
-    """Grow the models of a folder, where FairGBM is installed."""
+    """Train the models of a folder, in the environment of FairGBM."""
     from fairgbm import FairGBMClassifier
 
-    warnings.simplefilter("ignore")  # of force_all_finite, and of columns that are named as categories
+    warnings.simplefilter("ignore")  # about force_all_finite, and about columns named as categories
     rows = np.load(folder / ROWS)
     scores, seconds = [], []
     for settings in json.loads((folder / SETTINGS).read_text()):

@@ -1,9 +1,9 @@
-"""The best model that any method finds, for problems too large for a proof.
+"""Searches the best model of any method, for problems too large for a proof.
 
-Methods: default fits; chains of warm fits in κ, both ways; fits of the surrogate problem with other κ,
-widths, grids and surrogates; other solvers; the smoothed gap as a penalty (`_smooth`); steps towards the
-unconstrained model, and random steps on the exact metric, in the span of the models seen and along single
-coefficients (`_climbing`). Every model is judged for every κ of the setting.
+Methods: default fits; chains of warm-started fits in κ, in both directions; fits of the surrogate problem
+with other κ, widths, grids and surrogates; other solvers; the smoothed gap as a penalty (`_smooth`); steps
+towards the unconstrained model; and random steps on the exact metric, in the span of earlier models and along
+single coefficients (`_climbing`). Every model is evaluated for every κ of the setting.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ from _smooth import smooth_descent
 from partialfair.constraints.surrogates import RoundedRamp
 
 CHAIN = (0.6, 0.45, 0.3, 0.2, 0.14, 0.1, 0.07, 0.05, 0.035, 0.02, 0.014)
-"""κ of the chains of warm fits."""
+"""κ of the chains of warm-started fits."""
 SHARE_OF_FITS, SHARE_OF_DESCENTS = 0.35, 0.35
-"""Of the seconds; the rest goes to random steps."""
+"""Fraction of the time for fits; the rest is for random steps."""
 MOST_MODELS = 40
-"""How many models span the subspace of random steps."""
+"""Number of models that span the subspace of random steps."""
 MOST_KEPT = 150
-"""How many models are remembered, or twice as many for a while."""
+"""Number of stored models, temporarily twice as many."""
 N_CLIMBS = 4
-"""Climbs for each κ; from the best model, and every other one from another that is admitted."""
+"""Searches per κ: every second one starts at the best model, the others at another admissible model."""
 N_GOALS = 12
-"""Models towards which steps are tried."""
+"""Number of models towards which steps are tried."""
 MOST_AXES = 400
-"""Single coefficients that are tried in one climb."""
+"""Number of single coefficients that one search tries."""
 
 
 @dataclass(eq=False)
 class Hunt:
-    """One setting: the models seen so far, and the references that they are offered to.
+    """The search for one setting.
 
     Attributes
     ----------
     cases
-        Problems that differ in κ alone.
+        Problems that differ only in κ.
     references
-        Where better models go.
+        Receives better models.
     free
         The unconstrained model.
     """
@@ -59,14 +59,14 @@ class Hunt:
     models: list[tuple[float, float, Model]] = field(default_factory=list)
 
     def consider(self, model: Model, method: str) -> None:
-        """Judge a model for every κ, with its best scale."""
+        """Evaluate a model for every κ, with its best scale."""
         case = self.cases[0]
         if not np.isfinite(model.scores).all():
             return
         better = rescaled(case, model)
         gap = case.gap(better.scores)
         self.models.append((gap, case.objective(better), better))
-        if len(self.models) > 2 * MOST_KEPT:  # the lowest objectives at each gap; memory is finite
+        if len(self.models) > 2 * MOST_KEPT:  # keep only the lowest objectives at each gap
             self.models.sort(key=lambda entry: entry[1] + entry[0] * self.price_of_gap)
             del self.models[MOST_KEPT:]
         for case in self.cases:
@@ -75,7 +75,7 @@ class Hunt:
 
     @cached_property
     def price_of_gap(self) -> float:
-        """What a unit of gap is worth, about: between the unconstrained model and the best constant one."""
+        """Approximate increase of the objective per unit of gap, up to the constant model."""
         case = self.cases[0]
         share = float((case.signs > 0).mean())
         constant = -share * np.log(share) - (1 - share) * np.log(1 - share)
@@ -83,33 +83,33 @@ class Hunt:
 
     @cached_property
     def free_ties(self) -> Ties:
-        """Tied shares of the unconstrained model."""
+        """Proportions of tied rows under the unconstrained model."""
         return self.cases[0].ties(self.free.scores)
 
     def span(self, case: Case) -> list[Model]:
-        """Return models that are good near κ: the lowest objectives at gaps up to four times as wide."""
+        """Return models that are good near κ: the lowest objectives at gaps up to four times as large."""
         near = [entry for entry in self.models if entry[0] <= max(4 * case.max_gap, 0.3)]
         near.sort(key=lambda entry: entry[1] + max(entry[0] - case.max_gap, 0.0))
         return [self.free, *(model for _, _, model in near[:MOST_MODELS])]
 
 
 def make_best_known(setting: list[Case], references: References, seconds: float) -> None:
-    """Look for better references of one setting."""
+    """Search for better references of one setting."""
     case, end = setting[0], time.perf_counter() + seconds
-    rng = np.random.default_rng(int(time.time()))  # other seeds in every call: what is found is kept
+    rng = np.random.default_rng(int(time.time()))  # other seeds in every call, since results are stored
     free = case.model_of(case.fitted(constraint=None, tol=1e-8))
     hunt = Hunt(setting, references, free)
     for one in setting:
         references.begin(one, free)
         if (known := references.model_of(one)) is not None:
             hunt.consider(known, "a rescaled reference")
-    setting = [one for one in setting if case.gap(free.scores) > one.max_gap]  # the others are solved
+    setting = [one for one in setting if case.gap(free.scores) > one.max_gap]  # the others have proven optima
     if not setting:
         return
     _fit(hunt, setting, rng, time.perf_counter() + SHARE_OF_FITS * seconds)
     design = Design.of(case)
     _descend(hunt, setting, design, rng, time.perf_counter() + SHARE_OF_DESCENTS * seconds)
-    # Fits and descents may take longer than they should; random steps get their share all the same.
+    # Fits and descents may exceed their time; random steps still get theirs.
     left = max(end - time.perf_counter(), (1 - SHARE_OF_FITS - SHARE_OF_DESCENTS) * seconds)
     for turn in range(N_CLIMBS):
         for one in setting:
@@ -117,7 +117,7 @@ def make_best_known(setting: list[Case], references: References, seconds: float)
 
 
 def _fit(hunt: Hunt, setting: list[Case], rng: np.random.Generator, end: float) -> None:
-    """Fit in every way, until time is up."""
+    """Fit with all methods until the time is up."""
     for method, settings in _ways(setting, hunt, rng):
         left = end - time.perf_counter()
         if left <= 0:
@@ -130,7 +130,7 @@ def _fit(hunt: Hunt, setting: list[Case], rng: np.random.Generator, end: float) 
 
 
 def _ways(setting: list[Case], hunt: Hunt, rng: np.random.Generator) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield methods with their settings: the likely ones first, then random ones without end."""
+    """Yield methods with their settings: the most promising first, then random ones without end."""
     for case in setting:
         yield "a default fit", {"max_gap": case.max_gap}
     yield "chain", {"order": CHAIN}
@@ -190,7 +190,7 @@ def _ways(setting: list[Case], hunt: Hunt, rng: np.random.Generator) -> Iterator
 
 
 def _chain(hunt: Hunt, case: Case, order: tuple[float, ...], end: float) -> None:
-    """Fit one κ after another, each from the last solution."""
+    """Fit one κ after another, warm-started."""
     clf = case.estimator(warm_start=True)
     for max_gap in order:
         left = end - time.perf_counter()
@@ -202,7 +202,7 @@ def _chain(hunt: Hunt, case: Case, order: tuple[float, ...], end: float) -> None
 
 
 def _descend(hunt: Hunt, setting: list[Case], design: Design, rng: np.random.Generator, end: float) -> None:
-    """Minimise with the smoothed gap as a penalty: down a chain in κ, then from good models at random."""
+    """Minimize with the smoothed gap as a penalty: along a chain of κ, then from random good models."""
     model = hunt.free
     for allowed in [gap for gap in CHAIN if gap > setting[-1].max_gap]:
         model = _aimed(hunt, setting[-1], design, model, allowed, 1, end)
@@ -218,7 +218,7 @@ def _descend(hunt: Hunt, setting: list[Case], design: Design, rng: np.random.Gen
 def _aimed(
     hunt: Hunt, case: Case, design: Design, model: Model, aim: float, n_shots: int, end: float
 ) -> Model:
-    """Descend a few times, and correct what is allowed by how far the exact gap is from the aim."""
+    """Descend several times, and correct the limit by the distance of the exact gap from κ."""
     allowed = aim
     for shot in range(n_shots):
         for descended in smooth_descent(case, design, model, allowed, rounds=3 if shot == 0 else 2):
@@ -238,7 +238,7 @@ def _climb(
     seconds: float,
     from_best: bool,
 ) -> None:
-    """Step towards other models, the unconstrained one first; then at random: in the span, along axes."""
+    """Step towards other models, the unconstrained one first; then at random in the span and along axes."""
     best = hunt.references.model_of(case)
     if best is None:
         return
@@ -248,7 +248,7 @@ def _climb(
         best = others[int(rng.integers(len(others)))] if others else best
     for goal in near[:N_GOALS]:
         best = towards(case, best, goal, hunt.free_ties)
-    hunt.consider(best, "steps towards better models that break the promise")
+    hunt.consider(best, "steps towards better models that violate the constraint")
     span = [model.minus(best) for model in near]
     best = climb(case, best, span, hunt.free_ties, rng, seconds / 2)
     hunt.consider(best, "random steps in the span of models")

@@ -1,7 +1,7 @@
-"""What the referee of optimality knows: a problem, the objective of a model, its exact gap and its ties.
+"""Problems of the optimality benchmark: the objective of a model, its exact gap and its ties.
 
-Nothing of the package's engine is used here. The gap is computed twice: by a compiled loop over all scores,
-fast enough for a search, and by `partialfair.metrics`, which has the last word on every reference.
+The module does not use the package's solvers. Gaps are computed twice: by a compiled loop over all scores,
+fast enough for a search, and by `partialfair.metrics`, which decides whether a reference is feasible.
 """
 
 from __future__ import annotations
@@ -20,43 +20,43 @@ from partialfair.exceptions import ThresholdOutsideIntervalWarning
 from partialfair.metrics import partial_demographic_parity_difference, partial_statistical_parity_difference
 
 ROUNDING = 1e-12
-"""By how much a gap may exceed what is allowed, and how close two ranks are the same rank."""
+"""Tolerance of gaps, and largest difference of equal ranks."""
 MORE_TIES = 0.01
-"""By how much the tied shares of a model may exceed those of the unconstrained one: ties are no way out."""
+"""Largest excess of the proportion of ties over that of the unconstrained model."""
 SAME_SCORE = 1e-13
-"""Scores closer than this, relative to the largest, are tied: rounding tells identical rows apart."""
+"""Scores closer than this, relative to the largest, are tied: rounding separates scores of equal rows."""
 
 
 @dataclass(frozen=True)
 class Ties:
-    """How many share their score with somebody.
+    """Proportions of tied rows.
 
     Attributes
     ----------
     block
-        Share of everybody on the most common score.
+        Proportion of all rows that have the most common score.
     band
-        Share of those inside the interval whose score somebody else has too, of any group.
+        Proportion of the rows inside the interval whose score another row of any group has.
     """
 
     block: float
     band: float
 
     def within(self, free: Ties) -> bool:
-        """Whether they exceed those of the unconstrained model by no more than is admitted."""
+        """Whether they exceed those of the unconstrained model by at most the tolerance."""
         return self.block <= free.block + MORE_TIES and self.band <= free.band + MORE_TIES
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A linear scorer: ``coef`` and ``intercept`` as the estimator has them, and the training scores."""
+    """A linear model: ``coef`` and ``intercept`` as in the estimator, and the training scores."""
 
     coef: Any
     intercept: Any
     scores: Any
 
     def shifted(self, moves: Any, step: Any) -> Model:
-        """Return the model plus a combination of moves, each of which is a `Model` as a direction."""
+        """Return the model plus a combination of directions, each of which is a `Model`."""
         coef, intercept, scores = (getattr(self, name).copy() for name in ("coef", "intercept", "scores"))
         for move, size in zip(moves, step, strict=True):
             if size:
@@ -72,18 +72,18 @@ class Model:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One problem: data, what is asked of the model, and the model class.
+    """One problem: data, constraint and model class.
 
     Attributes
     ----------
     key
-        Its name in files.
+        Name in files.
     X, y, groups
         Features, labels (0 or 1) and groups of the rows.
     kind, interval, scale, max_gap
-        The constraint: ``"pSP"``, or ``"pDP"`` at score 0; its ranks, its scale, and κ.
+        The constraint: ``"pSP"``, or ``"pDP"`` at score 0, with its ranks, its scale, and κ.
     alpha, group_terms
-        As of the estimator.
+        Parameters of the estimator.
     """
 
     key: str
@@ -104,16 +104,16 @@ class Case:
 
     @cached_property
     def codes(self) -> Any:
-        """Groups as whole numbers from 0 on."""
+        """Groups as integers from 0."""
         return np.unique(np.asarray(self.groups), return_inverse=True)[1].astype(np.int64)
 
     @cached_property
     def sizes(self) -> Any:
-        """Members of every group."""
+        """Numbers of rows by group."""
         return np.bincount(self.codes)
 
     def estimator(self, **others: Any) -> PartialFairClassifier:
-        """Return the estimator that is asked, at its defaults but for what is given."""
+        """Return the estimator of the problem, with defaults for other parameters."""
         settings = {
             "constraint": CONSTRAINTS[self.kind],
             "interval": self.interval,
@@ -129,7 +129,7 @@ class Case:
         return self.estimator(**others).fit(self.X, self.y, sensitive_features=self.groups)
 
     def model_of(self, clf: PartialFairClassifier) -> Model:
-        """Return the model that an estimator found."""
+        """Return the model of a fitted estimator."""
         groups = None if self.group_terms is None else self.groups
         scores = clf.decision_function(self.X, groups)
         return Model(clf.coef_.copy(), clf.intercept_.copy(), np.asarray(scores))
@@ -155,21 +155,21 @@ class Case:
             "gap_scale": self.scale,
         }
         if self.kind == "pDP":
-            with warnings.catch_warnings():  # a search may pass through scores that are all on one side of 0
+            with warnings.catch_warnings():  # during a search all scores may be on one side of 0
                 warnings.simplefilter("ignore", ThresholdOutsideIntervalWarning)
                 return partial_demographic_parity_difference(None, scores, threshold=0.0, **asked)
         return partial_statistical_parity_difference(None, scores, **asked)
 
     def keeps(self, scores: Any) -> bool:
-        """Whether the promise is kept, by the loop of this module."""
+        """Whether the constraint is satisfied, by the loop of this module."""
         return self.gap(scores) <= self.max_gap + ROUNDING
 
     def admits(self, scores: Any, free: Ties) -> bool:
-        """Whether the promise is kept, with no more ties than the unconstrained model's."""
+        """Whether the constraint is satisfied, with no more ties than the unconstrained model has."""
         return self.keeps(scores) and self.ties(scores).within(free)
 
     def ties(self, scores: Any) -> Ties:
-        """Return the tied shares."""
+        """Return the proportions of tied rows."""
         low, high = self.interval
         rounded = np.round(scores / (SAME_SCORE * max(np.abs(scores).max(), 1e-300)))
         _, block, counts = np.unique(rounded, return_inverse=True, return_counts=True)
@@ -183,11 +183,11 @@ class Case:
 
 @njit(cache=True)
 def order_gap(order, scores, codes, sizes, low, high, absolute):  # type: ignore[no-untyped-def]
-    """Return the widest pSP gap of all pairs of groups, descending through everybody's scores once.
+    """Return the largest pSP gap of all pairs of groups, in one pass over descending scores.
 
-    ``F̄_k(θ)`` changes where θ passes a block of equal scores. On the interval's scale the worst pair at θ are
-    the groups with the largest and the smallest ``clip(F̄ − low, 0, high − low)``; on the absolute one, a
-    group whose rank is inside the interval, and the one farthest from it.
+    ``F̄_k(θ)`` changes where θ passes a block of equal scores. On the interval scale the worst pair at θ are
+    the groups with the largest and the smallest ``clip(F̄ − low, 0, high − low)``. On the absolute scale it
+    is a group whose rank is inside the interval, and the group with the most distant rank.
     """
     n_groups, length = sizes.size, high - low
     passed = np.zeros(n_groups, dtype=np.int64)
@@ -215,7 +215,7 @@ def order_gap(order, scores, codes, sizes, low, high, absolute):  # type: ignore
 
 @njit(cache=True)
 def selection_gap(scores, codes, sizes, low, high, absolute):  # type: ignore[no-untyped-def]
-    """Return the widest pDP gap of all pairs: selected are those with a score above 0."""
+    """Return the largest pDP gap of all pairs; rows with a score above 0 are selected."""
     selected = np.zeros(sizes.size, dtype=np.int64)
     for row in range(scores.size):
         if scores[row] > 0.0:
@@ -230,9 +230,9 @@ def selection_gap(scores, codes, sizes, low, high, absolute):  # type: ignore[no
 
 
 def logistic_minimum(Z: Any, signs: Any, penalties: Any) -> tuple[Any, float]:
-    """Return the minimiser of ``mean log(1 + e^(−y Z v)) + ½ Σ_j penalties_j v_j²``, and the minimum.
+    """Return the minimizer of ``mean log(1 + e^(−y Z v)) + ½ Σ_j penalties_j v_j²``, and the minimum.
 
-    Newton's method with halved steps; it ends when a full step promises less than 1e-15.
+    Newton's method with step halving; it ends when the predicted decrease of a full step is below 1e-15.
     """
     v = np.zeros(Z.shape[1])
     value = _logistic(Z, signs, penalties, v)

@@ -1,4 +1,4 @@
-"""Two frontiers at fixed test gaps: differences over splits, and whether they clear the bars of trees."""
+"""Compares two frontiers at fixed test gaps, and checks the limits of the trees benchmark."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ LEVELS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 """Test gaps at which frontiers are compared."""
 MEASURES = ("accuracy", "auc")
 ACCURACY_BAR, TABLES_BAR = 0.003, 3
-"""By how much trees are to be more accurate than linear models, on how many tables at least."""
+"""Required gain in accuracy of trees over linear models, and the number of tables with that gain."""
 
 Point = dict[str, float]
-"""Test gap, accuracy and AUC of a model, and what it took."""
+"""Test gap, accuracy, AUC and seconds of a model."""
 Frontier = Sequence[Point]
 
 
 def read_at(points: Frontier, level: float, measure: str) -> float:
-    """Return accuracy or AUC at a test gap: the best of models that are as fair, or between two of them.
+    """Return accuracy or AUC at a test gap: the best of models with at most that gap, or between two models.
 
-    Nothing, nan, where no model is as fair.
+    nan if every model has a larger gap.
     """
     ordered = sorted(points, key=lambda point: point["gap"])
     gaps = [point["gap"] for point in ordered]
@@ -34,7 +34,7 @@ def read_at(points: Frontier, level: float, measure: str) -> float:
 
 @dataclass(frozen=True)
 class Difference:
-    """By how much the second of two frontiers is better at a test gap, over the splits where both reach it.
+    """Gain of the second of two frontiers at a test gap, over the splits in which both reach it.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Difference:
     paired
         Mean and standard error.
     reached, splits
-        Splits in which both frontiers have a model as fair, and all splits.
+        Number of splits in which both frontiers have a model with at most that gap, and of all splits.
     """
 
     level: float
@@ -53,7 +53,7 @@ class Difference:
 
     @property
     def counts(self) -> bool:
-        """Whether at least half of the splits reach the level: fewer would be those whose draw was lucky."""
+        """Whether at least half of the splits reach the level; a minority may do so by chance."""
         return self.reached > 0 and 2 * self.reached >= self.splits
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ class Difference:
 
 
 def told(paired: Paired) -> str:
-    """Return a mean and its standard error, which one split does not have."""
+    """Return a mean and its standard error, which is nan for one split."""
     return f"{paired.mean:+.4f}" + ("" if np.isnan(paired.error) else f" ± {paired.error:.4f}")
 
 
@@ -81,34 +81,34 @@ def differences(before: Sequence[Frontier], after: Sequence[Frontier], measure: 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether trees clear the bars on a table and a scale, at the levels that count."""
+    """Whether trees meet the limits on a table and a scale, at the levels that count."""
 
     accuracy: tuple[Difference, ...]
     auc: tuple[Difference, ...]
 
     @classmethod
     def on(cls, before: Sequence[Frontier], after: Sequence[Frontier]) -> Verdict:
-        """Judge two frontiers, given split by split."""
+        """Compare two frontiers, given split by split."""
         both = (differences(before, after, measure) for measure in MEASURES)
         return cls(*(tuple(found for found in of_measure if found.counts) for of_measure in both))
 
     @property
     def not_worse(self) -> bool:
-        """Whether accuracy is nowhere below that of linear models by more than a standard error."""
+        """Whether no accuracy is below that of linear models by more than a standard error."""
         return bool(self.accuracy) and not any(map(_is_worse, self.accuracy))
 
     @property
     def well_above(self) -> bool:
-        """Whether accuracy is everywhere above that of linear models by the bar."""
+        """Whether every accuracy exceeds that of linear models by the required gain."""
         return bool(self.accuracy) and all(found.paired.mean >= ACCURACY_BAR for found in self.accuracy)
 
     @property
     def auc_above(self) -> bool:
-        """Whether the AUC is everywhere above."""
+        """Whether every AUC is higher."""
         return bool(self.auc) and all(found.paired.mean > 0 for found in self.auc)
 
     def row(self) -> dict[str, str]:
-        """Return what the summary says of it."""
+        """Return the row of the summary."""
         worse = [f"at {found.level:g} {told(found.paired)}" for found in self.accuracy if _is_worse(found)]
         return {
             "levels judged": ", ".join(f"{found.level:g}" for found in self.accuracy) or "none",
@@ -121,7 +121,7 @@ class Verdict:
 
 
 def _is_worse(found: Difference) -> bool:
-    """Whether accuracy is below by more than a standard error; with one split, which has none, at all."""
+    """Whether accuracy is lower by more than a standard error, or lower at all with a single split."""
     return found.paired.mean < -np.nan_to_num(found.paired.error)
 
 
@@ -135,7 +135,7 @@ def _means(found: Sequence[Difference]) -> str:
 
 
 def overall(verdicts: dict[tuple[str, str], Verdict]) -> dict[str, str]:
-    """Return the last line of the summary: a table clears a bar if it does on both scales."""
+    """Return the last row of the summary: a table meets a limit if it does so on both scales."""
     tables = list(dict.fromkeys(table for table, _ in verdicts))
     every = [[verdict for (name, _), verdict in verdicts.items() if name == table] for table in tables]
     counts: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Populations with known gaps, samples of them, and the settings in which confidence bounds are tried."""
+"""Populations with known gaps, samples of them, and the settings in which confidence bounds are tested."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ FACTORS: dict[str, tuple[Any, ...]] = {
     "ties": (False, True),
     "rows": ("plain", "weighted", "clustered"),
 }
-"""Levels of what may matter. Sizes are of the smallest group: people, or clusters of four rows."""
+"""Levels of the factors. Sizes are those of the smallest group, in rows or in clusters of four rows."""
 N_SETTINGS = 48
 _N_POPULATION = 100_000
 _TIE_STEP = 0.25
 _APART, _SPREAD = 0.35, 0.6
 _ROWS_PER_CLUSTER, _SHARED = 4, 0.7
-"""Rows of a cluster, and the share of their scores' variance that they have in common."""
+"""Rows of a cluster, and the fraction of the variance of scores that they share."""
 
 Arrays = dict[str, Any]
 
@@ -58,7 +58,7 @@ class Case:
 
     @property
     def shifts(self) -> np.ndarray:
-        """By how much the scores of each group are shifted."""
+        """Shift of the scores of each group."""
         if self.truth == "spread":
             return np.linspace(0.0, _SPREAD, self.n_groups)
         apart = _APART if self.truth == "one apart" else 0.0
@@ -66,7 +66,7 @@ class Case:
 
     @property
     def threshold(self) -> float | None:
-        """The middle of the interval, in a group whose scores are not shifted."""
+        """The middle of the interval, in a group without a shift."""
         if not METRICS[self.metric].needs_threshold:
             return None
         return float(stats.norm.isf(sum(self.interval) / 2)) + 1e-3  # not on a tie
@@ -76,7 +76,7 @@ class Case:
         return asdict(self)
 
     def true_gap(self) -> float:
-        """Return the gap of the population: all quantiles, each with either label by its chance."""
+        """Return the gap of the population, from all quantiles and the probabilities of labels."""
         if self.truth == "null":
             return 0.0
         ranks = (np.arange(_N_POPULATION) + 0.5) / _N_POPULATION
@@ -116,12 +116,12 @@ class Case:
 
 
 def _chance(scores: np.ndarray) -> np.ndarray:
-    """Return the chance of a positive label."""
+    """Return the probability of a positive label."""
     return np.asarray(special.expit(1.2 * scores - 0.3))
 
 
 def line_of(case: Case, rng: np.random.Generator, confidence: float, n_resamples: int) -> Any:
-    """Return the metric's line of a fresh sample's report."""
+    """Return the metric's row of the report on a new sample."""
     labels, scores, groups, more = case.sample(rng)
     return _line(
         case.metric,
@@ -139,10 +139,10 @@ def line_of(case: Case, rng: np.random.Generator, confidence: float, n_resamples
 
 
 def _line(metric: str, labels: np.ndarray | None, scores: np.ndarray, **settings: Any) -> Any:
-    if "metrics" in signature(fairness_report).parameters:  # else an earlier commit, which computes all
+    if "metrics" in signature(fairness_report).parameters:  # earlier commits compute all metrics
         settings["metrics"] = [metric]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # small groups are the point
+        warnings.simplefilter("ignore")  # the setting tests small groups
         return fairness_report(labels, scores, **settings, small_groups="keep")[metric]
 
 
@@ -150,7 +150,7 @@ def _line(metric: str, labels: np.ndarray | None, scores: np.ndarray, **settings
 class FewSelected:
     """Two groups of which a threshold selects few rows of one and fewer, or none, of the other.
 
-    ``sizes`` are those of the rows that the metric compares, and ``rates`` are the chances to be selected.
+    ``sizes`` are numbers of rows that the metric compares, and ``rates`` are probabilities of selection.
     """
 
     metric: str
@@ -163,12 +163,12 @@ class FewSelected:
         return abs(self.rates[0] - self.rates[1])
 
     def counts(self, n_draws: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Return the distinct counts of selected rows in so many samples, and how often they occur."""
+        """Return the distinct counts of selected rows in many samples, and their frequencies."""
         drawn = rng.binomial(self.sizes, self.rates, size=(n_draws, 2))
         return np.unique(drawn, axis=0, return_counts=True)
 
     def line_of(self, n_selected: np.ndarray) -> Any:
-        """Return the metric's line of a report on rows with these counts, which decide all of it."""
+        """Return the metric's row of a report on rows with these counts, which determine it."""
         scores = np.concatenate([np.arange(n) < x for n, x in zip(self.sizes, n_selected, strict=True)])
         labels = np.ones(scores.size, dtype=bool) if METRICS[self.metric].needs_labels else None
         groups = np.repeat([0, 1], self.sizes)
@@ -185,13 +185,13 @@ FEW_SELECTED = (
     FewSelected("demographic_parity", (1000, 2000), (0.0061, 0.0)),
     FewSelected("equal_opportunity", (60, 60), (0.90, 1.0)),
 )
-"""Where Wald bounds, with at least the rule of three, missed 9 to 17% of the time for 5%."""
+"""Settings in which Wald bounds with the rule of three missed 9 to 17% of the time (nominal 5%)."""
 
 
 def design() -> list[Case]:
     """Return settings in which every pair of levels of two factors occurs, chosen greedily.
 
-    The scale is no matter to group AUCs, which count as of either.
+    Group AUCs do not depend on the scale and count as both.
     """
     rng = np.random.default_rng(0)
     names = list(FACTORS)

@@ -1,4 +1,4 @@
-"""What benchmarks of solvers ask of problems about rows in memory."""
+"""Functions of solver benchmarks for problems with rows in memory."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def only_shard(problem: Problem) -> ShardRows:
 
 
 def unconstrained(problem: Problem) -> Problem:
-    """Return the problem of minimising the objective alone."""
+    """Return the problem of minimizing only the objective."""
     shards = problem.rows.shards  # type: ignore[attr-defined]
     rows = InMemoryRows(tuple(replace(shard, members=()) for shard in shards))
     return Problem(rows, problem.loss, ConstraintBlock.none(), problem.alpha, mean_target=problem.mean_target)
 
 
 def unconstrained_start(problem: Problem) -> tuple[Any, int]:
-    """Return the unconstrained solution with thresholds that suit it, and the passes that it took."""
+    """Return the unconstrained solution with matching thresholds, and the passes that it took."""
     free = unconstrained(problem)
     w = Newton(tol=1e-6).solve(free, free.constant_start).x
     return problem.start_at(w), free.n_passes

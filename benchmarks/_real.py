@@ -1,4 +1,4 @@
-"""The settings on real data: five tables, pSP and pDP, both scales, with and without group terms, four κ."""
+"""Settings on real data: five tables, pSP and pDP, both scales, with and without group terms, four κ."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_GAPS = (0.02, 0.05, 0.1, 0.2)
 TERMS = {"one model": None, "interactions": "interactions"}
 ADULT_INTERVAL = (0.05, 0.30)
 ROWS = {"law_school": None, "a9a": None, "bank": None, "adult": None, "acs_income": 100_000}
-"""Training rows of each table; None for all of the first split, or for Adult of adult.data."""
+"""Number of training rows of each table; None for all of the first split, or all of adult.data."""
 # fmt: off
 _ADULT = (
     "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation",
@@ -32,7 +32,7 @@ _NUMERIC = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "h
 
 
 def real_settings(path: Path | None, wanted: Callable[[str], bool]) -> Iterator[list[Case]]:
-    """Yield settings of problems whose key is wanted; a table is read when its turn comes."""
+    """Yield settings of selected problems; each table is read when it is needed."""
     for name, n in ROWS.items():
         keys = [
             (kind, scale, terms, [f"real/{name} {kind} {scale} {terms} κ={gap:g}" for gap in MAX_GAPS])
@@ -64,7 +64,7 @@ def real_settings(path: Path | None, wanted: Callable[[str], bool]) -> Iterator[
 
 
 def _table(name: str, path: Path | None, n: int | None) -> tuple[Part, tuple[float, float]]:
-    """Return the training rows, and the interval of the paper."""
+    """Return the training rows and the paper's interval."""
     if name == "adult":
         return load_adult(path), ADULT_INTERVAL
     data, train, _ = load(name, path, n)
@@ -72,14 +72,14 @@ def _table(name: str, path: Path | None, n: int | None) -> tuple[Part, tuple[flo
 
 
 def read_adult(path: Path | None) -> pd.DataFrame:
-    """Return the training rows of UCI Adult as they are published."""
+    """Return the training rows of UCI Adult, as published."""
     directory = path or Path(os.environ["PARTIALFAIR_DATA"])
     text = gzip.decompress((directory / "adult" / "adult.data.gz").read_bytes()).decode()
     return pd.read_csv(io.StringIO(text), names=list(_ADULT), skipinitialspace=True)
 
 
 def load_adult(path: Path | None) -> Part:
-    """Return UCI Adult as it is published: standardised numbers, a column for each other value, sex apart."""
+    """Return UCI Adult with standardized numbers and a column for each category, without sex."""
     table = read_adult(path)
     numbers: Any = table[list(_NUMERIC)].to_numpy(dtype=float)
     numbers = (numbers - numbers.mean(axis=0)) / numbers.std(axis=0)

@@ -1,4 +1,4 @@
-"""Records of benchmarks: tables as JSON and Markdown that state what made them."""
+"""Records of benchmarks: tables as JSON and Markdown that state their commit and command."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Any
 from _earlier import ROOT, commit_of
 
 RESULTS = Path(__file__).parent / "results"
-"""Where records are stored, unless a benchmark is given another ``--out``."""
+"""Default directory of records (``--out``)."""
 
 COMMIT = os.environ.get("BENCHMARK_COMMIT") or commit_of(ROOT)
-"""The commit that is measured; the variable names it on machines with a copy of the files but without git."""
+"""Environment variable with the measured commit, for machines that have the files without git."""
 
 _PACKAGES = (
     "numpy",
@@ -34,7 +34,7 @@ _PACKAGES = (
 
 
 def machine() -> dict[str, Any]:
-    """Return the hardware that timings depend on."""
+    """Return the hardware on which timings depend."""
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
@@ -50,7 +50,7 @@ def machine() -> dict[str, Any]:
 
 
 def packages() -> dict[str, str]:
-    """Return the versions of Python and of those packages that are installed."""
+    """Return the versions of Python and of installed packages."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:
@@ -61,7 +61,7 @@ def packages() -> dict[str, str]:
 
 
 def command_line() -> str:
-    """Return the command that is running; of paths outside the repository only the last part."""
+    """Return the running command; paths outside the repository are shortened to their last part."""
 
     def relative(word: str) -> str:
         option, equals, value = word.rpartition("=")
@@ -83,18 +83,18 @@ def write(
     seeds: str | None = None,
     **more: Any,
 ) -> None:
-    """Write rows as JSON and as a Markdown table, with what made them, and print the table.
+    """Write rows as JSON and as a Markdown table, with commit and command, and print the table.
 
     Parameters
     ----------
     name, title
-        Of the record.
+        Name and title of the record.
     rows
-        All with the same columns. Rows of several runs have a column with the commit of each.
+        Rows with the same columns. Rows of several runs have a column with the commit of each.
     out
-        The directory.
+        Directory of the files.
     seeds
-        Which random seeds were used, if any.
+        Random seeds, if any.
     more
         Further entries of the JSON.
     """
@@ -109,7 +109,7 @@ def write(
 
 
 def as_markdown(record: dict[str, Any]) -> str:
-    """Return a record as a page with a table."""
+    """Return a record as Markdown."""
 
     def shown(value: Any) -> str:
         return ", ".join(f"{key} {each}" for key, each in value.items()) if isinstance(value, dict) else value

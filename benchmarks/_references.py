@@ -1,9 +1,8 @@
-"""The lowest objective ever recorded for each problem, in a file; lowered whenever a better model is seen.
+"""The lowest recorded objective of each problem, in a file that is updated when a better model is found.
 
-A reference is a model that keeps the promise by `partialfair.metrics` and has no more ties than the
-unconstrained one, up to .01. Its proof is ``"global"`` where a sweep or a mixed-integer program shows that
-there is no better one, else ``"best known"``. Its coefficients lie in a second file beside the first, so that
-anybody can judge it again.
+A reference is a model that satisfies the constraint by `partialfair.metrics` and has no more ties than the
+unconstrained one, up to 0.01. Its proof is ``"global"`` if a sweep or a mixed-integer program shows that no
+model is better, else ``"best known"``. A second file has its coefficients, so that it can be evaluated again.
 """
 
 from __future__ import annotations
@@ -23,21 +22,21 @@ from partialfair.data.categoricals import CategoricalCodes
 
 GLOBAL, BEST_KNOWN = "global", "best known"
 DIGITS_OF_PROOFS = 1e-6
-"""Objectives that are lower by no more do not refute a proof, which has so many digits."""
+"""Tolerance of a proof: objectives that are lower by less do not refute it."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """What is known of one problem.
+    """The reference of one problem.
 
     Attributes
     ----------
     data
-        Digest of the rows: a reference of other rows means nothing.
+        Digest of the rows; a reference for other rows is invalid.
     free_objective, free_gap, free_ties
-        Of the unconstrained model.
+        Values of the unconstrained model.
     objective, gap, ties, method
-        Of the best model that keeps the promise, and how it was found; None if there is none.
+        Values of the best feasible model and the method that found it; None if there is no such model.
     proof
         ``"global"`` or ``"best known"``.
     """
@@ -54,17 +53,17 @@ class Reference:
 
     @property
     def price(self) -> float:
-        """What the promise costs at least: ``f* − f_unc``."""
+        """The increase of the optimal objective by the constraint: ``f* − f_unc``."""
         return float("nan") if self.objective is None else self.objective - self.free_objective
 
 
 class References:
-    """The file, and the rule by which it is changed.
+    """The file of references, and the rule for updates.
 
     Parameters
     ----------
     path
-        Where it lies; it need not exist yet.
+        The file, which need not exist yet.
     """
 
     def __init__(self, path: Path) -> None:
@@ -82,7 +81,7 @@ class References:
         return self.path.with_suffix(".npz")
 
     def of(self, case: Case) -> Reference | None:
-        """Return what is known of a problem; None if it is not this one's data."""
+        """Return the reference of a problem; None if it belongs to other data."""
         found = self._entries.get(case.key)
         return found if found is not None and found.data == digest_of(case) else None
 
@@ -95,21 +94,21 @@ class References:
         return Design.of(case).model(kept[:, :-1].copy(), kept[:, -1].copy())
 
     def begin(self, case: Case, free: Model) -> Reference:
-        """Note the unconstrained model, unless a better one is known; offer it as an answer too."""
+        """Record the unconstrained model, unless a better one is known; also offer it as a reference."""
         known, objective = self.of(case), case.objective(free)
         if known is None or objective < known.free_objective - ROUNDING:
             blank = Reference(
                 digest_of(case), objective, case.judged_gap(free.scores), case.ties(free.scores)
             )
             self._entries[case.key] = blank
-            if known is not None and known.objective is not None:  # what is feasible stays so
+            if known is not None and known.objective is not None:  # a feasible reference remains feasible
                 kept = {**vars(known), **{name: getattr(blank, name) for name in _OF_FREE}}
                 self._entries[case.key] = Reference(**kept)
         self.offer(case, free, "the unconstrained model")
         return self._entries[case.key]
 
     def offer(self, case: Case, model: Model, method: str, proof: str = BEST_KNOWN) -> bool:
-        """Take a model if it is better than what is known, keeps the promise, and has no more ties."""
+        """Record a model that is better than the reference and feasible, without more ties."""
         known = self._entries[case.key]
         objective = case.objective(model)
         if known.objective is not None and objective > known.objective - ROUNDING:
@@ -134,11 +133,11 @@ class References:
         return True
 
     def prove(self, case: Case) -> None:
-        """Note that nothing better than what is known exists, or that nothing exists."""
+        """Record that no better model than the reference exists, or no feasible model at all."""
         self._entries[case.key] = Reference(**{**vars(self._entries[case.key]), "proof": GLOBAL})
 
     def save(self) -> None:
-        """Write the file, wholly or not at all."""
+        """Write the file atomically."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         scratch = self.path.with_suffix(".part")
         lines = [

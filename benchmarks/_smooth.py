@@ -1,9 +1,9 @@
-"""An independent way to small gaps: a smoothed gap as a penalty, minimised by L-BFGS.
+"""An independent search for small gaps: a smoothed gap as a penalty, minimized by L-BFGS.
 
 Ranks are smoothed by a kernel of width h: ``F̄_k(θ) ≈ mean_i S((s_i − θ) / h)`` with
-``S(u) = (2 + 3u − u³) / 4`` on [−1, 1]. The penalty is ``ρ Σ_θ Σ_{k<k'} max(0, |P_k(θ) − P_k'(θ)| − κ')²`` at
-thresholds that are chosen anew, and a width that falls, in every round. Nothing of the package's engine is
-used: what it finds is judged by the exact metric, like everything else.
+``S(u) = (2 + 3u − u³) / 4`` on [−1, 1]. The penalty is ``ρ Σ_θ Σ_{k<k'} max(0, |P_k(θ) − P_k'(θ)| − κ')²``.
+Every round chooses thresholds again and reduces the width. The module does not use the package's solvers, and
+the exact metric evaluates its models.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from _design import Design
 from _judging import Case, Model
 
 N_THRESHOLDS = 40
-"""Thresholds of each group, at even ranks of the interval."""
+"""Number of thresholds per group, at evenly spaced ranks of the interval."""
 WIDTHS = (0.5, 0.25, 0.12, 0.06, 0.03, 0.03)
-"""Of the kernel, in standard deviations of the scores, round by round."""
+"""Widths of the kernel by round, in standard deviations of the scores."""
 PRICE = 100.0
-"""ρ, beside losses of about .5."""
+"""ρ, for losses of about 0.5."""
 
 
 def smooth_descent(
@@ -57,7 +57,7 @@ def smooth_descent(
 
 @dataclass(frozen=True, eq=False)
 class Penalty:
-    """The penalty at some thresholds; ``from_scores`` are the scores that they were chosen by."""
+    """The penalty at some thresholds; ``from_scores`` are the scores from which they were chosen."""
 
     case: Case
     thresholds: Any
@@ -66,7 +66,7 @@ class Penalty:
     from_scores: Any
 
     def __post_init__(self) -> None:
-        """On the absolute scale, only thresholds count at which some rank is in the interval."""
+        """Whether thresholds count: on the absolute scale, only those with a rank in the interval."""
         low, high = self.case.interval
         ranks = smooth_ranks(self.from_scores, *self._people, self.thresholds, self.width)
         inside = (low <= ranks) & (ranks < high)
@@ -99,7 +99,7 @@ class Penalty:
 
 
 def _thresholds(case: Case, scores: Any) -> Any:
-    """Return scores at even ranks of the interval, of every group; 0 for pDP."""
+    """Return scores at evenly spaced ranks of the interval, by group; 0 for pDP."""
     if case.kind == "pDP":
         return np.zeros(1)
     low, high = case.interval
@@ -120,7 +120,7 @@ def smooth_ranks(scores, codes, sizes, thresholds, width):  # type: ignore[no-un
     for i in range(scores.size):
         k = codes[i]
         t = np.searchsorted(thresholds, scores[i] - width, side="right")
-        full[k, t] += 1.0  # wholly above all thresholds before this one
+        full[k, t] += 1.0  # the kernel lies above all thresholds before this one
         while t < n_thresholds and thresholds[t] < scores[i] + width:
             u = (scores[i] - thresholds[t]) / width
             ranks[k, t] += (2.0 + 3.0 * u - u**3) / 4.0

@@ -1,4 +1,4 @@
-"""Tables of many shapes, and logistic regressions on them: what fits are compared with in price.py."""
+"""Tables of many shapes and logistic regressions on them, the baseline of price.py."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ MANY_GROUPS, ROWS_OF_A_GROUP, COLUMNS_OF_A_GROUP = 20, 2_000, 500
 
 @dataclass(frozen=True)
 class Table:
-    """Rows to fit, and what is asked of the fit.
+    """Rows to fit, and the settings of the fit.
 
     Attributes
     ----------
     rows
         Features, labels and groups.
     interval
-        Where scores are to be fair.
+        The constrained interval.
     settings
-        Of the classifier, where they are not those of all tables.
+        Parameters of the classifier that differ from those of all tables.
     """
 
     rows: Part
@@ -43,12 +43,12 @@ class Table:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """Numbers of rows and columns."""
         X = self.rows.X
         return (X.n_rows, X.n_levels) if isinstance(X, CategoricalCodes) else X.shape
 
     def plain(self) -> Any:
-        """Return the features as scikit-learn wants them."""
+        """Return the features for scikit-learn."""
         X = self.rows.X
         return X.to_csr() if isinstance(X, CategoricalCodes) else X
 
@@ -61,7 +61,7 @@ def a9a(path: Path | None) -> Table:
 
 
 def dense_a9a(path: Path | None) -> Table:
-    """Return the same, dense and standardised."""
+    """Return the training rows of a9a, dense and standardized."""
     table = a9a(path)
     X = StandardScaler().fit_transform(table.rows.X.toarray())
     return Table(Part(X, table.rows.y, table.rows.groups), table.interval, {})
@@ -84,7 +84,7 @@ def acs(path: Path | None) -> Table:
 
 
 def text(path: Path | None) -> Table:
-    """Return rows like hashed text: few of many words, common and rare ones, some of which tell the group."""
+    """Return rows like hashed text: few of many words, common and rare, some of which depend on the group."""
     rng = np.random.default_rng(0)
     groups = rng.random(TEXT_ROWS) < 0.3
     commonness = 1 / (10.0 + np.arange(TEXT_WORDS))
@@ -104,7 +104,7 @@ def text(path: Path | None) -> Table:
 
 
 def leaves(path: Path | None) -> Table:
-    """Return the leaves of boosted trees, grown on half of the rows of a9a, that other rows fall into."""
+    """Return the leaves of other rows in boosted trees that were trained on half of the rows of a9a."""
     data = fetch_a9a(path=path, drop_sensitive=True)
     X, groups = data.X.toarray(), data.sensitive_features.to_numpy()
     order = np.random.default_rng(0).permutation(len(data.y))
@@ -123,7 +123,7 @@ def leaves(path: Path | None) -> Table:
 
 
 def many_groups(path: Path | None) -> Table:
-    """Return many groups, each with a model of its own."""
+    """Return rows of many groups, each with its own model."""
     rng = np.random.default_rng(0)
     n = MANY_GROUPS * ROWS_OF_A_GROUP
     groups = rng.integers(MANY_GROUPS, size=n)

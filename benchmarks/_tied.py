@@ -21,7 +21,7 @@ _SETTINGS: tuple[tuple[int, int, int, int, str, tuple[float, float], str, tuple[
 
 
 def tied_settings(wanted: Callable[[str], bool]) -> Iterator[list[Case]]:
-    """Yield settings of problems whose key is wanted."""
+    """Yield settings of the selected problems."""
     for seed, (n, d, levels, n_groups, kind, interval, scale, max_gaps) in enumerate(_SETTINGS):
         rng = np.random.default_rng([77, seed])
         groups = np.minimum(rng.geometric(0.7 / np.sqrt(n_groups), size=n) - 1, n_groups - 1)

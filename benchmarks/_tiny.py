@@ -1,26 +1,27 @@
 """Tiny problems: the global optimum by mixed-integer programming, with SciPy's HiGHS.
 
-The exact gap is a function of binaries. For pSP, ``z_ij = 1`` says that row i scores above row j, and
-``p_jr = 1`` that r members of j's group do. Let (r, c) be the members of groups a and b above a threshold: as
-it falls, the point climbs a path from (0, 0) to (n_a, n_b) by single steps, because nobody is tied, and the
-gap is at most κ if the path keeps to allowed points. Those of column r are the c from ``lo(r)`` to ``hi(r)``,
-both non-decreasing, so a path is allowed if at each member j of a, the one after r others,
+The exact gap is a function of binaries. For pSP, ``z_ij = 1`` means that row i scores above row j, and
+``p_jr = 1`` that r members of j's group do. Let (r, c) be the numbers of members of groups a and b above a
+threshold. As the threshold falls, the point moves on a path from (0, 0) to (n_a, n_b) in single steps,
+because there are no ties, and the gap is at most κ if the path stays on feasible points. Those of column r
+are the c from ``lo(r)`` to ``hi(r)``, both non-decreasing. So a path is feasible if at each member j of a,
+the one after r others,
 
     lo(r + 1) ≤ c ≤ hi(r),     c = Σ_{i in b} z_ij.
 
-For pDP, ``z_i = 1`` says that row i is selected, and ``q_kc = 1`` that c members of group k are. Both kinds
-of strict order hold by at least ``MARGIN``, in units of the scores.
+For pDP, ``z_i = 1`` means that row i is selected, and ``q_kc = 1`` that c members of group k are. Both strict
+orders hold with a margin of at least ``MARGIN``, in units of the scores.
 
-The logistic loss and the squares of the penalty are replaced by tangents. What the program must beat is the
-best model so far, by ``ACCURACY``. Each solution names an order, for which the problem is convex: its exact
-minimum may be the next model to beat, tangents are added there, and the order is excluded. That no solution
-is left proves the best model to be the global optimum up to ``ACCURACY``, among models of that margin.
+Tangents replace the logistic loss and the squares of the penalty. The program must improve on the best model
+by ``ACCURACY``. Each solution determines an order, for which the problem is convex. Its exact minimum may
+become the best model, tangents are added there, and the order is excluded. When no solution is left, the best
+model is the global optimum up to ``ACCURACY`` among models with that margin.
 
 Big-M constants are the largest values on ``{f ≤ best}``, a small convex set. By weak duality,
 
     max {c · v : f(v) ≤ F} ≤ c · v_λ + (F − f(v_λ)) / λ,     v_λ = argmin f(v) − λ c · v,
 
-for every λ > 0. Many orders are the same on all of the set, and need no binary.
+for every λ > 0. Many orders are the same on the whole set and need no binary.
 """
 
 from __future__ import annotations
@@ -39,20 +40,20 @@ from _references import GLOBAL, References
 from _two_features import unconstrained
 
 MARGIN = 1e-4
-"""Least difference of scores that are ordered, and of a score from the threshold."""
+"""Smallest difference of ordered scores, and smallest distance of a score from the threshold."""
 FINER_MARGIN = 1e-7
-"""The same when the optimum's own order is refined in the end."""
+"""The same for the final refinement of the optimum's order."""
 N_TANGENTS = 25
-"""Tangents of every loss and square to begin with, over all values that it can have."""
+"""Number of initial tangents of every loss and square, over its range."""
 TILTED = 1e-12
-"""Accuracy of the minima that bounds are made of."""
+"""Accuracy of the minima from which bounds are computed."""
 ACCURACY = 1e-6
-"""Objectives are global optima up to this."""
+"""Accuracy of global optima."""
 
 
 @dataclass(eq=False)
 class Program:
-    """Variables, rows and bounds of a mixed-integer program, as they are added."""
+    """Variables, rows and bounds of a mixed-integer program."""
 
     low: list[float] = field(default_factory=list)
     high: list[float] = field(default_factory=list)
@@ -71,11 +72,11 @@ class Program:
         self.rows.append((terms, low, high))
 
     def solve(self, costs: dict[int, float], below: float, seconds: float) -> Any:
-        """Minimise a sum of costs that must be at most ``below``; None if that is impossible."""
+        """Minimize a sum that must be at most ``below``; return None if that is impossible."""
         rows = [*self.rows, (costs, -np.inf, below)]
         data = [(i, j, a) for i, (terms, _, _) in enumerate(rows) for j, a in terms.items()]
         i, j, a = (np.array(part) for part in zip(*data, strict=True))
-        places = i.astype(np.int32), j.astype(np.int32)  # older versions of SciPy hand on no others
+        places = i.astype(np.int32), j.astype(np.int32)  # older versions of SciPy accept only these
         matrix = sparse.csr_array((a, places), shape=(len(rows), len(self.low)))
         limits = LinearConstraint(matrix, [low for _, low, _ in rows], [high for _, _, high in rows])
         c = np.zeros(len(self.low))
@@ -112,7 +113,7 @@ class Search:
         return -(self.Z.T @ (self.case.signs * chances)) / len(self.Z) + self.penalties * v
 
     def model(self, v: Any) -> Model:
-        """Return the model; rows that are alike get the same score."""
+        """Return the model; equal rows get equal scores."""
         return Model(v[None, :-1].copy(), v[-1:].copy(), (self.Z * v).sum(axis=1))
 
     def largest(self, direction: Any, below: float) -> float:
@@ -120,13 +121,13 @@ class Search:
         v, bounds = np.zeros(self.Z.shape[1]), []
         for lam in np.geomspace(1e-3, 1.0, 13) / max(np.linalg.norm(direction), 1e-12):
             v, short = self._tilted_minimum(lam * direction, v)
-            if short > TILTED:  # the slope of the loss is bounded, so a steep tilt has no minimum
+            if short > TILTED:  # the slope of the loss is bounded, so there is no minimum for a steep tilt
                 break
             bounds.append(direction @ v + (below - self.value(v) + 2 * short) / lam)
         return float(min(bounds)) + 1e-6
 
     def _tilted_minimum(self, tilt: Any, v: Any) -> tuple[Any, float]:
-        """Minimise ``f(v) − tilt · v`` by Newton's method; return also about how much is missing."""
+        """Minimize ``f(v) − tilt · v`` by Newton's method; also return an estimate of the remaining error."""
 
         def worth(at: Any) -> float:
             return self.value(at) - tilt @ at
@@ -147,7 +148,7 @@ class Search:
         return v, float(short)
 
     def is_minimum(self, differences: Any, margin: float, v: Any) -> bool:
-        """Whether v minimises the objective where ``differences @ v ≥ margin``: KKT, to 1e-6.
+        """Whether v minimizes the objective subject to ``differences @ v ≥ margin``: KKT, to 1e-6.
 
         The gradient is a non-negative combination of the constraints that hold with equality.
         """
@@ -157,7 +158,7 @@ class Search:
         return bool(slack.min() > -1e-9 and rest < 1e-6)
 
     def refined(self, differences: Any, margin: Any, start: Any) -> Any:
-        """Minimise the objective where ``differences @ v ≥ margin``, one for all or one each."""
+        """Minimize the objective subject to ``differences @ v ≥ margin``, with one margin or one per row."""
         found = minimize(
             self.value,
             start,
@@ -194,7 +195,7 @@ def tiny_optimum(case: Case, seconds: float = 300.0) -> tuple[Model | None, bool
         program.touch(v)
         exact = search.refined(differences, MARGIN, v)
         program.touch(exact)
-        if search.is_minimum(differences, MARGIN, exact):  # else tangents alone must rule the order out
+        if search.is_minimum(differences, MARGIN, exact):  # otherwise the tangents must exclude the order
             program.exclude(x)
         if case.judged_gap(search.model(exact).scores) > case.max_gap + ROUNDING:
             exact = v
@@ -238,7 +239,7 @@ class _Tangents(Program):
         self._touch_squares(v[:-1])
 
     def exclude(self, x: Any) -> None:
-        """Demand another order than that of a solution: one of its binaries must change."""
+        """Exclude the order of a solution: one of its binaries must change."""
         ones = [z for z in self.orders if round(x[z])]
         terms = {z: -1.0 if round(x[z]) else 1.0 for z in self.orders}
         self.row(terms, 1.0 - len(ones))
@@ -258,9 +259,9 @@ class _Tangents(Program):
             self.row({self.squares[j]: 1.0, self.v[j]: -2.0 * at}, -(at**2))
 
     def decided(self, direction: Any, below: float) -> tuple[int | None, int]:
-        """Return a binary that is 1 where ``direction · v ≥ MARGIN`` and 0 where it is ``≤ −MARGIN``.
+        """Return a binary that is 1 if ``direction · v ≥ MARGIN`` and 0 if it is ``≤ −MARGIN``.
 
-        Where only one is possible, None and which.
+        If only one is possible, return None and that value.
         """
         high, low = self.search.largest(direction, below), -self.search.largest(-direction, below)
         if high < MARGIN or low > -MARGIN:
@@ -274,7 +275,7 @@ class _Tangents(Program):
 
 
 def _selection(program: _Tangents, below: float) -> Any:
-    """Add the constraint of pDP; return what reads signed directions off a solution."""
+    """Add the constraint of pDP; return a function that reads signed directions from a solution."""
     case, Z = program.search.case, program.search.Z
     low, high = case.interval
     decided = [program.decided(row, below) for row in Z]
@@ -302,9 +303,12 @@ def _selection(program: _Tangents, below: float) -> Any:
 
 
 def _ranking(program: _Tangents, below: float) -> Any:
-    """Add the constraint of pSP; return what reads signed directions off a solution, or None: impossible."""
+    """Add the constraint of pSP; return a function that reads signed directions from a solution.
+
+    None if the constraint cannot be satisfied.
+    """
     case, Z = program.search.case, program.search.Z
-    codes = np.argsort(case.sizes, kind="stable")  # every group but the largest has positions
+    codes = np.argsort(case.sizes, kind="stable")  # every group except the largest has positions
     members = [np.flatnonzero(case.codes == code) for code in codes]
     decided: dict[tuple[int, int], tuple[int | None, int]] = {}
 
@@ -349,7 +353,7 @@ def _ranking(program: _Tangents, below: float) -> Any:
 
 
 def _sum(parts: list[tuple[dict[int, float], float]]) -> tuple[dict[int, float], float]:
-    """Add sums of variables and numbers; no variable is in two of them."""
+    """Add sums of variables and numbers that have no variable in common."""
     terms: dict[int, float] = {}
     for part, _ in parts:
         terms |= part
@@ -357,9 +361,9 @@ def _sum(parts: list[tuple[dict[int, float], float]]) -> tuple[dict[int, float],
 
 
 def allowed_counts(case: Case, n_a: int, n_b: int) -> tuple[Any, Any] | None:
-    """Return ``lo(r)`` and ``hi(r)``, the members of b that may be above a threshold together with r of a.
+    """Return ``lo(r)`` and ``hi(r)``, the feasible numbers of members of b above a threshold with r of a.
 
-    None if no path of single steps from (0, 0) to (n_a, n_b) keeps to points whose gap is at most κ.
+    None if no path of single steps from (0, 0) to (n_a, n_b) stays on points whose gap is at most κ.
     """
     low, high = case.interval
     rank_a, rank_b = np.arange(n_a + 1)[:, None] / n_a, np.arange(n_b + 1)[None] / n_b
@@ -389,7 +393,7 @@ def _reached(fine: Any) -> Any:
 
 
 def _good_start(search: Search, tries: int = 20_000) -> Any:
-    """Return a feasible v, by random steps from the unconstrained one; None if none is seen."""
+    """Return a feasible v, by random steps from the unconstrained one; None if none occurs."""
     case, rng = search.case, np.random.default_rng(0)
     free = unconstrained(case)
     centre = np.append(free.coef[0], free.intercept)
@@ -406,7 +410,7 @@ def _good_start(search: Search, tries: int = 20_000) -> Any:
 
 
 def _inside_its_order(search: Search, v: Any) -> Any:
-    """Return the best model with the order of v, by a finer margin."""
+    """Return the best model with the order of v, for a smaller margin."""
     Z = search.Z
     if search.case.kind == "pDP":
         directions = Z
@@ -414,7 +418,7 @@ def _inside_its_order(search: Search, v: Any) -> Any:
         first, second = np.triu_indices(len(Z), 1)
         directions = Z[first] - Z[second]
     signs = np.sign(directions @ v)
-    # Several rows may be drawn to the threshold; margins of their own keep them from being tied there.
+    # Several rows may lie near the threshold; different margins prevent ties there.
     margins = FINER_MARGIN * (1 + np.arange(len(directions)) / len(directions))
     finer = search.refined(signs[:, None] * directions, margins, v)
     better = search.value(finer) < search.value(v) and search.case.keeps(search.model(finer).scores)
@@ -432,8 +436,8 @@ def make_tiny(setting: list[Case], references: References, seconds: float) -> No
             references.prove(case)
 
 
-# Draws at random, less those that are free of charge (below 5e-4), impossible, or not proven in a minute.
-# Rows, features, groups, shift of the groups, kind, interval, scale, κ.
+# Random draws, without problems whose constraint costs less than 5e-4, is infeasible, or has no proof in a
+# minute. Rows, features, groups, shift of the groups, kind, interval, scale, κ.
 _SETTINGS: tuple[tuple[int, int, int, float, str, tuple[float, float], str, float], ...] = (
     (16, 2, 2, 1, "pSP", (0.1, 0.6), "interval", 0.4),
     (12, 3, 2, 1, "pSP", (0.1, 0.6), "absolute", 0.35),
@@ -459,7 +463,7 @@ _SETTINGS: tuple[tuple[int, int, int, float, str, tuple[float, float], str, floa
 
 
 def tiny_cases() -> list[Case]:
-    """Return the problems; a seed each."""
+    """Return the problems, one per seed."""
     return [_made(number, *settings) for number, settings in enumerate(_SETTINGS)]
 
 
@@ -475,7 +479,7 @@ def _made(
     max_gap: float,
     alpha: float = 0.02,
 ) -> Case:
-    """Make a few rows, of which the first feature tells the groups apart."""
+    """Draw a few rows; the first feature separates the groups."""
     rng = np.random.default_rng([25, seed])
     groups = np.arange(n) % n_groups
     X = rng.normal(size=(n, d))

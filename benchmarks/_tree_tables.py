@@ -1,4 +1,4 @@
-"""Tables in the two forms that linear models and trees take, and the models that are grown on them."""
+"""Tables in two forms, for linear models and for trees, and the base estimators of trees."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from _real import _ADULT, ADULT_INTERVAL, load_adult
 from partialfair.data.categoricals import CategoricalCodes
 
 ORDERED = ("AGEP", "SCHL", "WKHP")
-"""Columns of ACS whose codes are numbers: years of age, schooling and hours a week."""
+"""Columns of ACS with numbers: age, years of schooling, and hours per week."""
 SAMPLED = {
     "colsample_bytree": 0.3,
     "subsample": 0.7,
@@ -26,14 +26,14 @@ SAMPLED = {
     "cat_smooth": 100.0,
     "cat_l2": 100.0,
 }
-"""Settings for trees that are to be refitted, as docs/trees.md advises: each sees some of the columns and of
-the rows, and neither leaves nor categories are small. Chosen on split 0 of ACS at ``max_gap=0.05``, test rows
-included, and looked at on splits 0 to 2 of law school, 0 of bank and 1 of a9a before it was taken for all."""
+"""Settings of trees for refits, as docs/trees.md recommends: each tree uses a sample of columns and rows, and
+neither leaves nor categories are small. They were chosen on split 0 of ACS at ``max_gap=0.05``, test rows
+included, and checked on splits 0 to 2 of law school, 0 of bank and 1 of a9a."""
 
 
 @dataclass(frozen=True)
 class Tables:
-    """The same people as linear models take them, and as trees do."""
+    """The same rows in the form for linear models and in the form for trees."""
 
     linear: Any
     trees: Any
@@ -42,12 +42,12 @@ class Tables:
     interval: tuple[float, float]
 
     def take(self, rows: Any) -> Tables:
-        """Return some of the people."""
+        """Return a subset of the rows."""
         linear = self.linear.take(rows) if isinstance(self.linear, CategoricalCodes) else self.linear[rows]
         return Tables(linear, self.trees.iloc[rows], self.y[rows], self.groups[rows], self.interval)
 
     def parts(self, n: int | None, seed: int) -> tuple[Tables, Tables]:
-        """Return people to train on and a fifth to test on, of n who are drawn or of all."""
+        """Return training rows and a fifth as test rows, of n random rows or of all."""
         order = np.random.default_rng(seed).permutation(len(self.y))[:n]
         cut = len(order) // 5
         return self.take(order[cut:]), self.take(order[:cut])
@@ -77,7 +77,7 @@ def load_tables(name: str, folder: Path | None) -> Tables:
 
 
 def _raw_adult(folder: Path | None) -> pd.DataFrame:
-    """Return UCI Adult with its words as categories and its question marks as gaps, without sex."""
+    """Return UCI Adult with text as categories and question marks as missing values, without sex."""
     directory = folder or Path(os.environ["PARTIALFAIR_DATA"])
     text = gzip.decompress((directory / "adult" / "adult.data.gz").read_bytes()).decode()
     table = pd.read_csv(io.StringIO(text), names=list(_ADULT), skipinitialspace=True, na_values="?")
@@ -86,7 +86,7 @@ def _raw_adult(folder: Path | None) -> pd.DataFrame:
 
 
 def grower(n_trees: int, leaves: int, seed: int, **settings: Any) -> Any:
-    """Return what is grown, with LightGBM's own settings but for those that are given."""
+    """Return the base estimator, with LightGBM's defaults for other settings."""
     from lightgbm import LGBMClassifier
 
     size = {"n_estimators": n_trees, "num_leaves": leaves}

@@ -1,16 +1,16 @@
-"""Two features, pSP, one model for all: the global optimum, by a sweep of all critical angles.
+"""Two features, pSP, one model for all groups: the global optimum, by a sweep over all critical angles.
 
-Ranks do not change with the intercept, nor with a positive factor, so the exact gap of ``w · x + b`` depends
-on the angle of w alone. It can change only where two rows swap, ``w · (x_i − x_j) = 0``: O(n²) angles, and
-between two of them the gap is constant. On a sector (a cone) the objective is convex, so its minimum lies at
-the unconstrained one or on an edge of the cone. It grows with the distance from the unconstrained angle:
-``{w : min_b f(w, b) ≤ c}`` is convex and holds the unconstrained w, so if c is below the loss of constant
-scores, the angles that it covers are one arc, which grows with c. The optimum is therefore on the edge of the
+Ranks do not depend on the intercept or on a positive factor, so the exact gap of ``w · x + b`` depends only
+on the angle of w. It can change only where two rows swap, ``w · (x_i − x_j) = 0``: at O(n²) angles, and it is
+constant between two of them. On a sector (a cone) the objective is convex, so its minimum lies at the
+unconstrained one or on an edge of the cone. It increases with the distance from the unconstrained angle:
+``{w : min_b f(w, b) ≤ c}`` is convex and contains the unconstrained w, so if c is below the loss of constant
+scores, the angles that it covers form one arc, which increases with c. So the optimum is on the edge of the
 first feasible sector on one of the two sides.
 
-On the edge itself two rows are tied that are not alike, and ties are no way out: the reference is
-``INSIDE`` radians inside the sector, where nobody is tied but identical rows. How many of those stand inside
-the interval depends on the sector too; those with too many are left out.
+On the edge itself two different rows are tied, and models must not add ties: the reference is ``INSIDE``
+radians inside the sector, where only equal rows are tied. Their number inside the interval depends on the
+sector too; sectors with too many are excluded.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from _judging import ROUNDING, Case, Model, logistic_minimum
 from _references import GLOBAL, References
 
 INSIDE = 1e-7
-"""Radians between a reference and the edge of its sector, where two rows would be tied."""
+"""Angle in radians between a reference and the edge of its sector, where two rows would be tied."""
 SAME_ANGLE = 1e-11
-"""Critical angles closer than this are one: rows of integers have many pairs with one direction."""
+"""Critical angles closer than this count as one: integer rows have many pairs with the same direction."""
 SMALLEST_SCALE = 1e-4
-"""Length of w where the best is 0, at which the scores would be constant and everybody tied."""
+"""Length of w if the optimum is 0, at which scores would be constant and all rows tied."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """All orders of the rows that a direction can give.
+    """All orders of the rows over all directions.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Sweep:
     gaps : (m,)
         The exact gap between ``edges[i]`` and the next one, around the circle.
     tied : (m,)
-        Whether more are tied there than ties may be.
+        Whether the sector has too many ties.
     """
 
     edges: Any
@@ -50,7 +50,7 @@ class Sweep:
     tied: Any
 
     def sector_of(self, angle: float) -> int:
-        """Return the sector that holds an angle."""
+        """Return the sector of an angle."""
         return int((np.searchsorted(self.edges, angle % (2 * np.pi), side="right") - 1) % self.edges.size)
 
     def width(self, sector: int) -> float:
@@ -60,7 +60,7 @@ class Sweep:
 
 
 def critical_angles(X: Any) -> Any:
-    """Return the angles at which two rows that are not alike have the same score."""
+    """Return the angles at which two different rows have the same score."""
     first, second = np.triu_indices(len(X), 1)
     moves = X[first] - X[second]
     moves = moves[(moves != 0).any(axis=1)]
@@ -73,17 +73,17 @@ def critical_angles(X: Any) -> Any:
 
 
 def scores_along(X: Any, angle: float) -> Any:
-    """Return the scores of the unit vector at an angle; rows that are alike get the same, bit by bit."""
+    """Return the scores of the unit vector at an angle; equal rows get equal scores, bit for bit."""
     return np.cos(angle) * X[:, 0] + np.sin(angle) * X[:, 1]
 
 
 def swept(case: Case) -> Sweep:
-    """Judge one angle of every sector."""
+    """Evaluate one angle of every sector."""
     edges = critical_angles(case.X)
     middles = edges + ((np.roll(edges, -1) - edges) % (2 * np.pi)) / 2
     scores = [scores_along(case.X, angle) for angle in middles]
     gaps = np.array([case.gap(along) for along in scores])
-    if len(np.unique(case.X, axis=0)) == len(case.X):  # no two rows are alike, so nobody is tied anywhere
+    if len(np.unique(case.X, axis=0)) == len(case.X):  # no two rows are equal, so there are no ties
         return Sweep(edges, gaps, np.zeros(gaps.size, dtype=bool))
     free = case.ties(unconstrained(case).scores)
     return Sweep(edges, gaps, np.array([not case.ties(along).within(free) for along in scores]))
@@ -94,7 +94,7 @@ def best_along(case: Case, angle: float) -> Model:
     along = scores_along(case.X, angle)
     Z = np.column_stack([along, np.ones_like(along)])
     (length, intercept), _ = logistic_minimum(Z, case.signs, np.array([case.alpha, 0.0]))
-    if length < SMALLEST_SCALE:  # the best on the ray is at its tip, where scores are constant
+    if length < SMALLEST_SCALE:  # the best point of the ray is w = 0, where scores are constant
         length = SMALLEST_SCALE
         (intercept,), _ = logistic_minimum(Z[:, 1:], case.signs, np.zeros(1))
     coef = length * np.array([[np.cos(angle), np.sin(angle)]])
@@ -106,12 +106,12 @@ def unconstrained(case: Case) -> Model:
     Z = np.column_stack([case.X, np.ones(len(case.X))])
     penalties = np.append(np.full(case.X.shape[1], case.alpha), 0.0)
     v, _ = logistic_minimum(Z, case.signs, penalties)
-    scores = (case.X * v[:-1]).sum(axis=1) + v[-1]  # alike rows get the same score, which BLAS may not give
+    scores = (case.X * v[:-1]).sum(axis=1) + v[-1]  # BLAS may not give equal rows equal scores
     return Model(v[None, :-1], v[-1:], scores)
 
 
 def global_optimum(case: Case, sweep: Sweep | None = None) -> Model | None:
-    """Return the best model whose exact gap is at most κ; None if no admitted order has one."""
+    """Return the best model whose exact gap is at most κ; None if no admissible order has one."""
     sweep = swept(case) if sweep is None else sweep
     free = unconstrained(case)
     angle = float(np.arctan2(free.coef[0, 1], free.coef[0, 0])) % (2 * np.pi)
@@ -131,7 +131,7 @@ def global_optimum(case: Case, sweep: Sweep | None = None) -> Model | None:
 
 
 def make_two_features(setting: list[Case], references: References, seconds: float) -> None:
-    """Sweep; the seconds do not matter."""
+    """Sweep over all angles; the time limit is not used."""
     for case in setting:
         references.begin(case, unconstrained(case))
         best = global_optimum(case)
@@ -142,13 +142,14 @@ def make_two_features(setting: list[Case], references: References, seconds: floa
 
 
 def two_feature_cases() -> list[Case]:
-    """Return the problems, of many kinds; a seed each."""
+    """Return the problems, one per seed."""
     return [_made(number, *settings) for number, settings in enumerate(_SETTINGS)]
 
 
-# Draws at random, less those that are free of charge (below 2e-4), impossible, or best at constant scores;
-# the last two are one that is impossible and one that is free. No fit had a say in it.
-# Rows, groups, shift of the groups, interval, scale, κ, alpha, integer features (0: none, else their range).
+# Random draws, without problems whose constraint costs less than 2e-4, is infeasible, or is optimal at
+# constant scores; the last two problems are an infeasible one and one without cost. No fit influenced the
+# selection. Rows, groups, shift of the groups, interval, scale, κ, alpha, integer features (0: none, else
+# their range).
 _SETTINGS: tuple[tuple[int, int, float, tuple[float, float], str, float, float, int], ...] = (
     (100, 2, 1.6, (0.0, 1.0), "interval", 0.4, 0.001, 0),
     (70, 2, 0.6, (0.2, 0.6), "absolute", 0.15, 0.0001, 0),
@@ -209,7 +210,7 @@ def _made(
     alpha: float,
     levels: int,
 ) -> Case:
-    """Make two features, of which the first tells the groups apart and both tell the classes apart."""
+    """Draw two features: the first separates the groups, and both separate the classes."""
     rng = np.random.default_rng([8, seed])
     groups = np.arange(n) % n_groups if seed % 2 else rng.permutation(np.repeat(np.arange(n_groups), n))[:n]
     X = rng.normal(size=(n, 2))

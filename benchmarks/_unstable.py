@@ -1,9 +1,8 @@
-"""Data sets on which small changes used to decide how an exact fit ends: order of rows, names, rounding.
+"""Data sets on which small changes of order, names or rounding decided how exact fits ended.
 
-They are built like two real problems on which fits failed: a few thousand rows with small integers and four
-groups, and several thousand rows of one-hot columns with two groups. Few features separate the groups and
-predict the target at once, so feasible models are far from the unconstrained one, with many critical points
-between.
+They resemble two real problems on which fits failed: a few thousand rows with small integers and four groups,
+and several thousand rows of one-hot columns with two groups. Few features both separate the groups and
+predict the target, so feasible models are far from the unconstrained one, with many critical points between.
 """
 
 from __future__ import annotations
@@ -21,24 +20,24 @@ from _real import read_adult
 
 _ACS_FEATURES = ("AGEP", "COW", "SCHL", "MAR", "RELP", "WKHP", "SEX", "OCCP", "POBP")
 _ACS_GROUPS = {"white": 1200, "black": 800, "asian": 500, "other": 300}
-"""Rows of each group; RAC1P has nine values, of which six are rare."""
+"""Numbers of rows by group; RAC1P has nine values, of which six are rare."""
 _ADULT_FEATURES = ("workclass", "education", "marital-status", "occupation", "relationship")
 _ONE_HOT_LEVELS = (8, 7, 6, 5, 4, 4, 3)
-"""Values of each categorical feature."""
+"""Number of values of each categorical feature."""
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A data set and the constraint of its fits, which are exact and at default settings otherwise.
+    """A data set and the constraint of its fits, which are exact and use defaults otherwise.
 
     Attributes
     ----------
     X, y, groups : array
         Features, labels (0 or 1), and group names.
     interval : tuple of float
-        Ranks that the constraint, statistical parity, is about.
+        Constrained ranks (statistical parity).
     max_gap : float
-        Its limit.
+        Limit of the gap.
     """
 
     X: Any = field(repr=False)
@@ -90,7 +89,7 @@ def draw_adult(path: Path | None, seed: int, n: int = 9000) -> Problem:
 
 
 def draw_integers(seed: int, n: int = 1500) -> Problem:
-    """Return small integers whose differences between four groups conflict with what they predict."""
+    """Return small integers whose differences between four groups conflict with the target."""
     rng = np.random.default_rng([14, seed])
     groups = rng.choice(4, size=n, p=[0.45, 0.3, 0.15, 0.1])
     levels = np.array([12, 5, 4, 3, 3, 2, 2, 9])
@@ -128,4 +127,4 @@ PROBLEMS: dict[str, Callable[[Path | None], Problem]] = {
     "integers 3": lambda path: draw_integers(3),
     "one-hot 4": lambda path: draw_one_hot(4),
 }
-"""Each of them failed before searches escalated: no feasible model, or an objective that orders decided."""
+"""On each of them fits failed before searches escalated: no feasible model, or results depended on order."""

@@ -1,12 +1,14 @@
-"""Adjusted scores beside whole-range quantile matching: gaps, change, accuracy; and a million scores.
+"""Adjusted scores compared with quantile matching on the whole range: gaps, changes, accuracy and run time.
 
 A logistic regression without the group is trained on each data set. Its scores are adjusted on the training
-rows, on the paper's interval; gap, accuracy and AUC are those of the test rows, seconds those of fitting and
-of moving the training scores. The floor is the narrowest gap that scores without new ties can always reach.
-Rivals match whole distributions: our own ten lines, and EquiPy's and holisticai's where they are installed
-(benchmarks/peers.txt, `make bench-comparison`; holisticai needs its extra ``bias``: jax and flax).
-holisticai compares every score with all of the other group at 100 values, in time that grows with the square
-of the rows: it is left out above 50,000.
+rows, on the paper's interval. Gap, accuracy and AUC are those of the test rows; seconds are those of fitting
+and of adjusting the training scores. The floor is the smallest gap that scores without new ties can always
+reach.
+
+Quantile matching is implemented here in ten lines, and by EquiPy and holisticai if they are installed
+(`benchmarks/peers.txt`, `make bench-comparison`; holisticai needs its extra ``bias``: jax and flax).
+holisticai compares every score with all scores of the other group at 100 values, in quadratic time, so it is
+skipped above 50,000 rows. A last table has the run time for a million scores.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ Adjust = Callable[[Any, Any], Any]
 
 
 def quantile_matching(scores: Any, groups: Any) -> Adjust:
-    """Send every quantile of a group to the mean of all groups' quantiles, the Wasserstein-2 barycentre."""
+    """Map every quantile of a group to the mean of all groups' quantiles, the Wasserstein-2 barycenter."""
     names, sizes = np.unique(groups, return_counts=True)
     ranked = {name: np.sort(scores[groups == name]) for name in names}
 
@@ -54,7 +56,7 @@ def quantile_matching(scores: Any, groups: Any) -> Adjust:
 
 
 def equipy(scores: Any, groups: Any) -> Adjust | None:
-    """Return EquiPy's exact fairness, if it is installed; it takes probabilities."""
+    """Return EquiPy's exact fairness, if it is installed; it expects probabilities."""
     try:
         from equipy.fairness import FairWasserstein
     except ImportError:
@@ -70,7 +72,7 @@ def equipy(scores: Any, groups: Any) -> Adjust | None:
 
 
 def holisticai(scores: Any, groups: Any) -> Adjust | None:
-    """Return holisticai's Wasserstein barycentre, if it is installed; it takes two groups, and few rows."""
+    """Return holisticai's Wasserstein barycenter, if it is installed; it supports two groups and few rows."""
     names = np.unique(groups)
     if names.size != 2 or scores.size > MOST_ROWS_OF_HOLISTICAI:
         return None
@@ -93,14 +95,14 @@ RIVALS: dict[str, Callable[[Any, Any], Adjust | None]] = {
 def adjusted(
     scores: Any, groups: Any, interval: Any, max_gap: float, scale: str, margin: Any = "auto"
 ) -> tuple[Adjust, Any]:
-    """Return the adjuster's map and what it says of itself."""
+    """Return the adjuster's map and a summary of its result."""
     adjuster = PartialParityAdjuster(interval, max_gap, gap_scale=scale, margin=margin)
     adjuster.fit(scores, sensitive_features=groups)
     return adjuster.transform, adjuster.result_
 
 
 def ways_of(scores: Any, groups: Any, interval: Any, scale: str) -> dict[str, Callable[[], Adjust]]:
-    """Return the ways of the adjuster, and scores as they are."""
+    """Return the settings of the adjuster, and the unadjusted scores."""
 
     def ask(max_gap: float, interval: Any = interval, margin: Any = "auto") -> Callable[[], Adjust]:
         return lambda: adjusted(scores, groups, interval, max_gap, scale, margin)[0]
@@ -120,7 +122,7 @@ def ways_of(scores: Any, groups: Any, interval: Any, scale: str) -> dict[str, Ca
 
 @dataclass(frozen=True)
 class Moved:
-    """Scores of the training and of the test rows after an adjustment, and what it took."""
+    """Adjusted scores of training and test rows, with the run time."""
 
     train: Any
     test: Any
@@ -128,7 +130,7 @@ class Moved:
 
 
 def rows_of(name: str, path: Path | None, n: int | None) -> list[dict[str, Any]]:
-    """Return one row per way to adjust the scores of a data set, on both scales."""
+    """Return one row per method for a data set, on both scales."""
     data, train, test = load(name, path, n)
     model = LogisticRegression(C=1 / (1e-4 * len(train.y)), max_iter=500).fit(_features(train), train.y)
     scores, new = (model.decision_function(_features(part)) for part in (train, test))
@@ -167,7 +169,7 @@ def rows_of(name: str, path: Path | None, n: int | None) -> list[dict[str, Any]]
 
 
 def speed_rows(sizes: list[int]) -> list[dict[str, Any]]:
-    """Return the time of a fit for many made scores of two groups."""
+    """Return the time of a fit for many synthetic scores of two groups."""
     rows = []
     rng = np.random.default_rng(0)
     for n in sizes:
@@ -201,7 +203,7 @@ def _gap(scores: Any, groups: Any, interval: Any, scale: str) -> float:
 
 
 def main() -> None:
-    """Measure, and write two tables."""
+    """Measure, and write both tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--path", type=Path, help="directory of the data files")
     parser.add_argument("--data", nargs="*", default=list(DATA), choices=list(DATA))

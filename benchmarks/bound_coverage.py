@@ -1,21 +1,21 @@
 """How often confidence bounds hold, and how wide they are, in samples of populations with known gaps.
 
-Run ``python benchmarks/bound_coverage.py [--draws 1000] [--before-commit COMMIT]``; it goes on where it was
-stopped (``--fresh`` begins anew), with two processes. Settings are a fractional design: every pair of levels
-of two factors occurs (``_populations.py``). For each one:
+Run ``python benchmarks/bound_coverage.py [--draws 1000] [--before-commit COMMIT]``. It uses two processes and
+resumes after an interruption (``--fresh`` starts again). Settings are a fractional design: every pair of
+levels of two factors occurs (``_populations.py``). Columns for each setting:
 
-- covered: how often low ≤ true gap ≤ high, nominal .95; at least, at most: how often each one-sided bound
-  holds, nominal .95
-- excess: how far the upper bound is above the true gap on average; with an earlier commit also in units of
-  the excess of its two-sided upper end at confidence 0.90, which has the same one-sided level, on the first
-  200 of the same samples
+- covered: how often low ≤ true gap ≤ high, nominal 0.95; at least, at most: how often each one-sided bound
+  holds, nominal 0.95
+- excess: the mean excess of the upper bound over the true gap; with an earlier commit also relative to the
+  excess of its two-sided upper end at confidence 0.90, which has the same one-sided level, on the first 200
+  samples
 
-The bars: no setting significantly below 0.94 (binomial tests, Holm at 5%), 0.945 on average, and at most 1.1
-of the earlier excess on average.
+The limits: no setting is significantly below 0.94 (binomial tests, Holm at 5%), the mean is at least 0.945,
+and the mean excess is at most 1.1 times the earlier one.
 
-Besides, eight settings in which a threshold selects few rows or none (``FEW_SELECTED``), 5,000 samples each:
-no bound may miss significantly more often than it says (5%, or 2.5% for an end of the interval; Holm at 5%),
-or more than 6.5% of the time. ``--only few`` measures these alone.
+In eight further settings a threshold selects few rows or none (``FEW_SELECTED``), with 5,000 samples each. No
+bound may miss significantly more often than its level (5%, or 2.5% for an end of the interval; Holm at 5%),
+or more than 6.5% of the time. ``--only few`` measures only these.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Row = dict[str, Any]
 
 
 def measured(case: Case, number: int, n_draws: int, *, earlier: bool) -> Row:
-    """Return how often bounds held on so many samples, and how wide they were."""
+    """Return how often bounds held in a number of samples, and how wide they were."""
     warnings.simplefilter("ignore")
     truth, held, excess = case.true_gap(), np.zeros(3), []
     for draw in range(n_draws):
@@ -75,7 +75,7 @@ def measured(case: Case, number: int, n_draws: int, *, earlier: bool) -> Row:
 
 
 def measured_few(case: FewSelected, number: int, n_draws: int) -> Row:
-    """Return how often each bound missed; lines are made once for each pair of counts."""
+    """Return how often each bound missed; each pair of counts is evaluated once."""
     warnings.simplefilter("ignore")
     counts, times = case.counts(n_draws, np.random.default_rng([number, 0]))
     lines, truth, slack = [case.line_of(count) for count in counts], case.true_gap, 1e-9
@@ -127,7 +127,7 @@ def write_few(n_draws: int, out: Path) -> None:
 
 
 def judged(rows: list[Row]) -> list[Row]:
-    """Return what the table says of all settings together."""
+    """Return a summary of all settings."""
     lines = []
     for kind in KINDS:
         shares = [row[kind] for row in rows]
@@ -157,17 +157,17 @@ def judged(rows: list[Row]) -> list[Row]:
 
 
 def main() -> None:
-    """Measure all settings, two at a time."""
+    """Measure all settings in two processes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--settings", type=int, nargs="*", help="numbers of settings; by default all")
-    parser.add_argument("--fresh", action="store_true", help="forget what an earlier run measured")
+    parser.add_argument("--fresh", action="store_true", help="discard the results of an earlier run")
     parser.add_argument("--out", type=Path, default=RESULTS)
     earlier = parser.add_mutually_exclusive_group()
     earlier.add_argument("--before", type=Path, help="an earlier checkout")
-    earlier.add_argument("--before-commit", help="an earlier commit, checked out for the time being")
+    earlier.add_argument("--before-commit", help="an earlier commit, which is checked out temporarily")
     earlier.add_argument("--one", type=int, help="one setting, as JSON")
-    parser.add_argument("--earlier", action="store_true", help="with --one: the two-sided end at .90 alone")
+    parser.add_argument("--earlier", action="store_true", help="with --one: only the two-sided end at 0.90")
     parser.add_argument("--only", choices=["few"], help="only the settings with few selected rows")
     parser.add_argument("--few-draws", type=int, default=FEW_DRAWS)
     arguments = parser.parse_args()
@@ -204,7 +204,7 @@ def main() -> None:
 
 
 def _known(begun: Path, n_draws: int) -> dict[int, Row]:
-    """Return what was measured before, with as many draws."""
+    """Return the results of an earlier run with the same number of draws."""
     if not begun.exists():
         return {}
     lines = [json.loads(line) for line in begun.read_text().splitlines()]
@@ -219,7 +219,7 @@ def _measure_all(
     n_draws: int,
     begun: Path,
 ) -> None:
-    """Measure what is not known yet, each setting in processes of its own, and write it down at once."""
+    """Measure missing settings, each in its own process, and record each result at once."""
 
     def of_setting(number: int) -> tuple[int, Row]:
         options = ["--one", str(number), "--draws", str(n_draws)]

@@ -2,19 +2,19 @@
 
 ``python benchmarks/celeba.py train --data DIR --out DIR [--jobs 6]``
     trains the networks of the figure that are not recorded yet, five seeds each
-    (`partialfair_paper.networks`), and writes celeba.jsonl: a line for each, with its settings, its
-    machine and its measures.
+    (`partialfair_paper.networks`), and writes one line per network to celeba.jsonl, with its settings,
+    machine and metrics.
 ``python benchmarks/celeba.py search --data DIR --out DIR``
-    tries the settings that are not recorded yet on the validation part, which is how those of the figure were
-    chosen: celeba_search.jsonl.
+    evaluates settings that are not recorded yet on the validation part, which selected those of the figure
+    (celeba_search.jsonl).
 ``python benchmarks/celeba.py store OUT``
-    puts the recorded runs where ``partialfair reproduce fig12 --out OUT`` finds them, so that any machine
-    draws the figure.
+    copies the recorded runs to a directory for ``partialfair reproduce fig12 --out OUT``, which draws the
+    figure on any machine.
 ``python benchmarks/celeba.py table``
-    writes celeba.md from celeba.jsonl: the figure beside the best of some sixty naive prototypes.
+    writes celeba.md from celeba.jsonl: the figure, compared with the best of about sixty simple prototypes.
 
-DIR of the data holds the packed faces and the backbone. Several processes share the GPU, so that seconds say
-little. No face is written anywhere.
+``--data`` is the directory of the packed faces and the backbone. Several processes share the GPU, so run
+times are not comparable. No face is written to a file.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ NAIVE = {
     BAND: {0.626: 0.793, 0.681: 0.786, 0.723: 0.767, 0.758: 0.760, 0.836: 0.738, 0.869: 0.717, 0.897: 0.663},
     WHOLE: {0.789: 0.761, 0.824: 0.745, 0.894: 0.723, 0.912: 0.718, 0.955: 0.715, 0.977: 0.702},
 }
-"""Fairness on the band and accuracy of the best of some sixty prototypes on the same test images, by where
-they were constrained."""
+"""Fairness on the interval and accuracy of the best of about sixty prototypes on the same test images, by the
+constrained ranks."""
 
 
 SEARCHED_SEEDS = 3
@@ -84,7 +84,7 @@ def train(data: Path, out: Path, jobs: int, seconds: float) -> None:
 
 
 def write_records(store: Store, path: Path) -> None:
-    """Write all runs, a line each, with the commit that trained them."""
+    """Write one line per run, with the commit that trained it."""
     known = commits_of(RESULTS / "celeba.jsonl")
     lines = [
         json.dumps(
@@ -120,10 +120,10 @@ def put_into_store(out: Path) -> None:
 
 
 def tried() -> list[tuple[Run, NetworkSettings]]:
-    """Return what the settings of the figure are chosen from: both methods and both kinds of batches."""
+    """Return the candidate settings of the figure: both methods and both kinds of batches."""
     lagrangian = NetworkSettings()
     queues = replace(lagrangian, method="primal_dual")
-    # Where there are five times as many functions, each has a fifth of the price.
+    # With five times as many functions, each has a fifth of the penalty.
     gently = {"dual_lr": 0.004, "penalty": 0.2}
     by_curve = {
         (WHOLE, 50): (
@@ -145,7 +145,7 @@ def tried() -> list[tuple[Run, NetworkSettings]]:
 
 
 def judged_on_validation(data: Path, end: float, case: tuple[Run, NetworkSettings]) -> dict[str, Any] | None:
-    """Train a network and judge it on the validation part alone."""
+    """Train a network and evaluate it only on the validation part."""
     if time.monotonic() > end:
         return None
     run, settings = case
@@ -156,7 +156,7 @@ def judged_on_validation(data: Path, end: float, case: tuple[Run, NetworkSetting
 
 
 def search(data: Path, out: Path, jobs: int, seconds: float) -> None:
-    """Try settings."""
+    """Evaluate settings."""
     end = time.monotonic() + seconds
     one = partial(judged_on_validation, data, end)
     record = RESULTS / "celeba_search.jsonl"
@@ -175,13 +175,13 @@ def search(data: Path, out: Path, jobs: int, seconds: float) -> None:
 
 
 def _as_recorded(case: tuple[Run, NetworkSettings]) -> tuple[Any, Any]:
-    """Return a case as a record holds it, its tuples as lists."""
+    """Return a case in the form of a record, with lists instead of tuples."""
     run, settings = (json.loads(json.dumps(asdict(part))) for part in case)
     return run, settings
 
 
 def write_table() -> None:
-    """Write the figure as a table, and what the naive prototypes had at their fairness."""
+    """Write the figure as a table, with the accuracies of simple prototypes at their fairness."""
     with TemporaryDirectory() as folder:
         put_into_store(Path(folder) / "store")
         store = Store(Path(folder) / "store", __version__)
@@ -210,7 +210,7 @@ def write_table() -> None:
 
 
 def _beside_naive(label: str, curve: tuple[Any, Any]) -> list[dict[str, Any]]:
-    """Return our accuracy at the fairness of each naive prototype."""
+    """Return partialfair's accuracy at the fairness of each simple prototype."""
     interval, by_seed = curve
     rows = []
     for fairness, accuracy in NAIVE[interval].items():
@@ -234,14 +234,14 @@ def _markdown(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Do what is asked."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("what", choices=("train", "search", "store", "table"))
     parser.add_argument("where", type=Path, nargs="?", help="the store to fill")
     parser.add_argument("--data", type=Path)
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--jobs", type=int, default=6)
-    parser.add_argument("--seconds", type=float, default=np.inf, help="start no network after so many")
+    parser.add_argument("--seconds", type=float, default=np.inf, help="start no network after this many")
     arguments = parser.parse_args()
     if arguments.what == "train":
         train(arguments.data, arguments.out, arguments.jobs, arguments.seconds)

@@ -1,10 +1,10 @@
-"""What the tuned threshold of decisions brings: test accuracy and test gap, compared with the threshold 0.
+"""Test accuracy and test gap with the tuned threshold of decisions, compared with the threshold 0.
 
 Run ``python benchmarks/decision_threshold.py [--splits 5] [--rows 2500] [--only NAME ...]``; data files as in
-docs/data.md. Per split, models of statistical parity are fitted to so many training rows: linear ones with
-several losses on all data sets, trees (HistGradientBoosting) on those with numbers for features. Scores do
-not depend on the threshold, so one fit with ``decision_threshold="tune"`` gives the decisions of both. Each
-line has means over the splits, and of the differences also the standard error and the range. The gap of
+docs/data.md. For each split, models under statistical parity are fitted to ``--rows`` training rows: linear
+models with several losses on all data sets, and trees (HistGradientBoosting) on data sets with numeric
+features. Scores do not depend on the threshold, so one fit with ``decision_threshold="tune"`` gives both
+decisions. Each row has means over the splits, with standard error and range of the differences. The gap of
 decisions is that of demographic parity on whole groups, at either threshold.
 """
 
@@ -26,7 +26,7 @@ from partialfair.metrics import partial_demographic_parity_difference, partial_s
 from partialfair.trees import PartialFairTrees
 
 LIMITS = {"logistic": (None, 0.1), "hinge": (0.1,), "auc": (0.1,), "trees": (0.1,)}
-"""Limits of statistical parity by loss of a linear model, and of trees; None is no constraint."""
+"""Limits of statistical parity by loss of a linear model, and for trees; None for unconstrained models."""
 
 TREES_ON = ("law_school", "bank")
 MOST_TEST_ROWS = 50_000
@@ -35,7 +35,7 @@ Row = dict[str, Any]
 
 
 def fit(kind: str, train: Part, interval: Any, max_gap: float | None) -> Any:
-    """Fit a model whose threshold is tuned: trees, or a linear model with some loss."""
+    """Fit trees or a linear model with a tuned threshold."""
     stated = {"interval": interval, "max_gap": 0.05 if max_gap is None else max_gap}
     stated |= {"constraint": None if max_gap is None else "statistical_parity", "decision_threshold": "tune"}
     trees = HistGradientBoostingClassifier(max_iter=100, max_leaf_nodes=8, random_state=0)
@@ -47,7 +47,7 @@ def fit(kind: str, train: Part, interval: Any, max_gap: float | None) -> Any:
 
 
 def measure(model: Any, test: Part, interval: Any) -> Row:
-    """Return how a model does on test rows, at the threshold 0 and at its own."""
+    """Return the metrics of a model on test rows, at the threshold 0 and at the tuned one."""
     scores, groups = model.decision_function(test.X), {"sensitive_features": test.groups}
     row: Row = {"threshold": model.decision_threshold_, "satisfied": model.result_.satisfied}
     row["gap"] = partial_statistical_parity_difference(None, scores, interval=interval, **groups)
@@ -82,7 +82,7 @@ def run(name: str, split: int, n_rows: int, path: Path | None) -> list[Row]:
 
 
 def summarize(rows: list[Row]) -> list[Row]:
-    """Return one line for all splits of a data set, a model and a limit."""
+    """Return one row for all splits of a data set, a model and a limit."""
     lines = []
     for key in dict.fromkeys((row["data"], row["model"], row["max_gap"]) for row in rows):
         same = [row for row in rows if (row["data"], row["model"], row["max_gap"]) == key]

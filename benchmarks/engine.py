@@ -1,14 +1,16 @@
 """One fit of every method on every data set, each in a fresh process that loads, encodes, warms up and fits.
 
 Run ``python benchmarks/engine.py [--data DIR] [--only a9a law_school]``; data files as in docs/data.md. All
-scorers are linear with one coefficient vector per group (the paper's interactions), ``alpha=1e-4`` and, where
-there is a constraint, ``max_gap=.05`` on the interval of the data set, on the definition's scale. Peers come
-from ``pip install partialfair[comparison]``; those that are missing are left out.
+models are linear with one coefficient vector per group (the paper's interactions) and ``alpha=1e-4``.
+Constraints have ``max_gap=0.05`` on the interval of the data set, on the interval scale.
+``pip install partialfair[comparison]`` installs the other libraries; missing ones are skipped.
 
-- ours: ``PartialFairClassifier(enforce="surrogate")``, certified at 1e-4; and without a constraint
-- lagrangian: the same problem by an augmented Lagrangian with L-BFGS inside
-- fairlearn: ExponentiatedGradient and GridSearch under demographic parity, predictors averaged into a score
-- LogisticRegression: scikit-learn's, lbfgs, same penalty, tol 1e-6, at most 5000 iterations
+- `ours`: ``PartialFairClassifier(enforce="surrogate")`` with a KKT certificate at 1e-4; and without a
+  constraint
+- lagrangian: the same problem with an augmented Lagrangian and L-BFGS
+- fairlearn: ExponentiatedGradient and GridSearch under demographic parity, with the mean probability as a
+  score
+- LogisticRegression: scikit-learn's, lbfgs, the same penalty, tol 1e-6, at most 5000 iterations
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ ALPHA, MAX_GAP = 1e-4, 0.05
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a method returns: how to score, and what it says of itself."""
+    """The result of a method: a scoring function and details of the fit."""
 
     score: Callable[[Part], Any]
     says: dict[str, Any]
@@ -80,7 +82,7 @@ def ours(train: Part, data: Dataset, constraint: str | None, **settings: Any) ->
 
 
 def logistic_regression(train: Part, data: Dataset, constraint: str | None) -> Fitted:
-    """Fit scikit-learn's logistic regression on the same columns; encoding them is not its business."""
+    """Fit scikit-learn's logistic regression on the same columns; encoding is not timed."""
     X = train.blocks()
     clf = LogisticRegression(C=1 / (ALPHA * len(train.y)), tol=1e-6, max_iter=5000)
     start = time.perf_counter()
@@ -91,7 +93,7 @@ def logistic_regression(train: Part, data: Dataset, constraint: str | None) -> F
 
 
 def stated(train: Part, data: Dataset, constraint: str | None, **settings: Any) -> Problem:
-    """Return the problem that the classifier solves."""
+    """Return the problem of the classifier."""
     captured: list[Problem] = []
 
     class Capture(Solver):
@@ -109,13 +111,13 @@ def stated(train: Part, data: Dataset, constraint: str | None, **settings: Any) 
         solver=Capture(),
         **settings,
     )
-    with contextlib.suppress(StopIteration):  # only the statement of the problem is wanted
+    with contextlib.suppress(StopIteration):  # only the problem is needed
         clf.fit(train.X, train.y, sensitive_features=train.groups)
     return captured[0]
 
 
 def linear_scorer(problem: Problem, x: Any) -> Callable[[Part], Any]:
-    """Return how the model of a point scores."""
+    """Return the scoring function of a point."""
     model: Any = only_shard(problem).model
     coef, intercept = model.unpack(problem.split(x)[0])
 
@@ -128,7 +130,7 @@ def linear_scorer(problem: Problem, x: Any) -> Callable[[Part], Any]:
 
 
 def fairlearn_reduction(train: Part, data: Dataset, constraint: str | None, grid: bool = False) -> Fitted:
-    """Fit fairlearn's reductions to demographic parity; it knows no intervals, and wants dense features."""
+    """Fit fairlearn's reductions to demographic parity, without intervals and with dense features."""
     from fairlearn.reductions import DemographicParity, ExponentiatedGradient, GridSearch
 
     def dense(part: Part) -> Any:
@@ -147,13 +149,13 @@ def fairlearn_reduction(train: Part, data: Dataset, constraint: str | None, grid
 
 
 def averaged_score(clf: Any, X: Any) -> Any:
-    """Return a score of fairlearn's randomised classifier: the mean probability of its predictors, less ½."""
+    """Return a score of fairlearn's randomized classifier: the mean probability of its predictors minus ½."""
     pairs = zip(clf.weights_, clf.predictors_, strict=True)
     return sum(weight * probability(one, X) for weight, one in pairs if weight > 0) - 0.5
 
 
 def probability(predictor: Any, X: Any) -> Any:
-    """Return the probability of the label 1; a reduction that asks for one label alone gets a constant."""
+    """Return the probability of the label 1; a predictor trained on a single label is constant."""
     classes = list(predictor.classes_)
     return predictor.predict_proba(X)[:, classes.index(1)] if 1 in classes else np.zeros(len(X))
 
@@ -194,7 +196,7 @@ def judge(fitted: Fitted, test: Part, data: Dataset) -> dict[str, Any]:
 def one(
     name: str, kind: str, method: str, path: Path | None, n: int | None, warm_up: bool = True
 ) -> dict[str, Any]:
-    """Load, warm up on a few rows, fit once, and describe; peak memory is the process's."""
+    """Load, warm up on a few rows, fit once, and describe the fit; peak memory is that of the process."""
     warnings.simplefilter("ignore")
     data, train, test = load(name, path, n)
     constraint = CONSTRAINTS[kind]
@@ -209,7 +211,7 @@ def one(
 
 
 def shown(row: dict[str, Any], columns: list[str]) -> dict[str, Any]:
-    """Return a row with its numbers in readable form."""
+    """Return a row with rounded numbers."""
     formats = {
         "seconds": ".2f",
         "peak GiB": ".2f",
@@ -243,13 +245,13 @@ def main() -> None:
         return
     rows = []
     for name in arguments.only:
-        LOADERS[name](path=arguments.data)  # or one clear sentence about where to put the files
+        LOADERS[name](path=arguments.data)  # or an error that names the directory of the files
         for kind in ("pSP",) if name == "acs_income" else CONSTRAINTS:
             for method in arguments.methods:
                 if kind != "pSP" and method in UNCONSTRAINED:
                     continue
                 if name == "acs_income" and method not in ("ours", *UNCONSTRAINED):
-                    continue  # they want dense features, or hours
+                    continue  # they need dense features, or take hours
                 rows.append(in_a_process(name, kind, method, 0, arguments))
     columns = list(dict.fromkeys(key for row in rows for key in row))
     table = [shown(row, columns) for row in rows]
@@ -259,7 +261,7 @@ def main() -> None:
 def in_a_process(
     name: str, kind: str, method: str, n: int, arguments: Any, script: str = __file__
 ) -> dict[str, Any]:
-    """Return a row that a fresh process of a script measured, or one that says why there is none."""
+    """Return the row of a fresh process, or a row that states why there is none."""
     command = [sys.executable, script, "--one", name, kind, method, str(n)]
     if arguments.data:
         command += ["--data", str(arguments.data)]

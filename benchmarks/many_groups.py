@@ -1,8 +1,8 @@
-"""What ``partialfair audit`` costs with 200 groups: seconds and memory of the whole command.
+"""Run time and memory of ``partialfair audit`` with 200 groups.
 
-Run ``python benchmarks/many_groups.py``; results go to ``benchmarks/results/``. Every audit runs in a process
-of its own, after one that fills numba's cache, and writes its files and its page. The bars: 20 seconds and
-1 GB.
+Run ``python benchmarks/many_groups.py``; results go to ``benchmarks/results/``. Every audit runs in its own
+process, after one that fills numba's cache, and writes its files and the HTML report. The limits are 20
+seconds and 1 GB.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def sizes_of(n_groups: int, many: int) -> dict[str, list[int]]:
 
 
 def write_scores(path: Path, sizes: list[int]) -> None:
-    """Write scores of groups that do not differ, the hardest case: every pair may be the worst."""
+    """Write scores of groups with equal distributions, the hardest case: every pair may be the worst."""
     rng = np.random.default_rng(0)
     groups = np.repeat([f"g{k:03d}" for k in range(len(sizes))], sizes)
     scores = rng.normal(loc=0.3, size=groups.size)
@@ -51,7 +51,7 @@ def write_scores(path: Path, sizes: list[int]) -> None:
 
 
 def audit(directory: str) -> tuple[float, float, int]:
-    """Run the command; return its seconds, those of the processor, and the most bytes it held."""
+    """Run the command; return its run time, CPU time and peak memory."""
     start = time.perf_counter()
     subprocess.run(
         [sys.executable, "-c", _ENTRY, *COMMAND.split()], cwd=directory, check=True, capture_output=True
@@ -66,7 +66,7 @@ def row(name: str, sizes: list[int]) -> dict[str, Any]:
     """Measure one data set."""
     with tempfile.TemporaryDirectory() as directory:
         write_scores(Path(directory, "scores.csv"), sizes)
-        # A process of its own for each measurement: the largest child of this one would count for all.
+        # Each measurement has its own process, since ru_maxrss is the maximum over all children.
         with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
             seconds, on_processor, n_bytes = pool.apply(audit, (directory,))
         page = os.path.getsize(Path(directory, "r.html"))

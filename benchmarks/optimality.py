@@ -1,20 +1,19 @@
-"""How far default exact fits are from the best model that keeps the promise: shares of the price of fairness.
+"""Excess of default exact fits over the best feasible model, relative to the increase by the constraint.
 
 Run ``python benchmarks/optimality.py [--only two-feature tiny ties real] [--problems PATTERN]`` to fit every
 problem at default settings and compare with the references in ``results/references.json``; results go to
 ``results/optimality.md``. The excess is ``(f − f*) / (f* − f_unc)``: f is the objective of the fit, f_unc
-that of the unconstrained model, f* that of the reference, each of them judged here; "beyond" is the same
-after 1e-5 f_unc are taken off. Lower objectives that fits find become references after the comparison, never
-during it.
+that of the unconstrained model and f* that of the reference, all evaluated here; "beyond" subtracts 1e-5
+f_unc first. Lower objectives of fits become references after the comparison, never during it.
 
-``--make`` looks for better references instead, ``--seconds`` for each setting (its κ together); it can be
-stopped and called again, and writes after every setting. References found by "GPU search" are those of
-``gpu_references.py``, which commit b74b186 has; like all others they are evaluated here.
+``--make`` searches for better references instead, for ``--seconds`` per setting (all κ together). It writes
+after every setting and can be interrupted and repeated. References with the method "GPU search" come from
+``gpu_references.py`` at commit b74b186; they are evaluated here like all others.
 
 - two-feature: pSP on two features; f* is the global optimum, by a sweep of all critical angles.
 - tiny: up to 25 rows, 2 to 4 features; f* is the global optimum, by mixed-integer programming.
-- ties: integer features, 3 to 10 groups; f* is the best that any method found.
-- real: law school, a9a, bank, Adult, ACS income; f* likewise.
+- ties: integer features, 3 to 10 groups; f* is the best known objective.
+- real: law school, a9a, bank, Adult, ACS income; f* is the best known objective.
 """
 
 from __future__ import annotations
@@ -38,31 +37,31 @@ from _tiny import make_tiny, tiny_cases
 from _two_features import make_two_features, two_feature_cases
 
 SHARES = (0.01, 0.02, 0.05, 0.1)
-"""Shares of the price by which fits may exceed the reference, beside `ROUNDING_OF_LOSSES`."""
+"""Limits of the relative excess, in addition to `ROUNDING_OF_LOSSES`."""
 ROUNDING_OF_LOSSES = 1e-5
-"""Share of the unconstrained objective that is no excess."""
+"""Fraction of the unconstrained objective that does not count as excess."""
 CLEARLY_POSSIBLE = 0.9
-"""A fit must find something where the reference's gap is at most this share of κ."""
+"""A fit must find a feasible model if the reference's gap is at most this fraction of κ."""
 
 Setting = list[Case]
-"""Problems that differ in κ alone, from the strictest on."""
+"""Problems that differ only in κ, from the strictest on."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """Problems of one sort, and how their references are made."""
+    """Problems of one kind, and the search for their references."""
 
     settings: Callable[[argparse.Namespace], Iterator[Setting]]
     make: Callable[[Setting, References, float], None]
 
 
 def _wanted(arguments: argparse.Namespace) -> Callable[[str], bool]:
-    """Return what says whether the problem of a key is asked for."""
+    """Return a function that decides whether the problem of a key is selected."""
     return lambda key: re.search(arguments.problems, key) is not None
 
 
 def _single(cases: Callable[[], list[Case]]) -> Callable[[argparse.Namespace], Iterator[Setting]]:
-    """Return settings of one problem each."""
+    """Return settings with one problem each."""
     return lambda arguments: ([case] for case in cases() if _wanted(arguments)(case.key))
 
 
@@ -75,7 +74,7 @@ FAMILIES = {
 
 
 def shares_of_price(objective: float | None, reference: Reference) -> tuple[float | None, float | None]:
-    """Return the excess of a fit, and what is beyond; None for what cannot be said."""
+    """Return the excess of a fit and the part beyond rounding; None if they are undefined."""
     if objective is None or reference.objective is None:
         return None, None
     excess = objective - reference.objective
@@ -86,7 +85,7 @@ def shares_of_price(objective: float | None, reference: Reference) -> tuple[floa
 
 
 def compared(case: Case, reference: Reference, references: References, **settings: Any) -> dict[str, Any]:
-    """Fit at default settings but for those given, judge, and compare."""
+    """Fit at default settings except for those given, evaluate, and compare."""
     start = time.perf_counter()
     clf = case.fitted(**settings)
     seconds = time.perf_counter() - start
@@ -96,7 +95,7 @@ def compared(case: Case, reference: Reference, references: References, **setting
     says_kept = clf.result_.satisfied or str(clf.result_.status) == "converged"
     known = reference.objective
     share, beyond = shares_of_price(objective if kept else None, reference)
-    # A fit rejects models that order rows against their labels, whose loss is not below that of equal scores.
+    # Fits reject models whose loss is not below that of constant scores.
     is_predictive = known is not None and known < clf.result_.constant_objective
     possible = is_predictive and reference.gap <= CLEARLY_POSSIBLE * case.max_gap
     result = {
@@ -122,7 +121,7 @@ def compared(case: Case, reference: Reference, references: References, **setting
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
-    """Return what the table comes to, in one line."""
+    """Return a summary of the table in one line."""
     judged = [row for row in rows if row["f*"] is not None]
     found = [row for row in judged if row["objective"] is not None]
     within = [str(sum(row["beyond"] <= share for row in found)) for share in SHARES]
@@ -138,7 +137,7 @@ def summary(rows: list[dict[str, Any]]) -> str:
 
 
 def dominated(rows: list[dict[str, Any]]) -> int:
-    """Count fits that a stricter one of the same setting beats; rows are in the order of κ."""
+    """Count fits that are worse than a stricter fit of the same setting; rows are ordered by κ."""
     objectives = [row["objective"] for row in rows if row["objective"] is not None]
     return sum(later > min(objectives[: at + 1]) * (1 + 1e-9) for at, later in enumerate(objectives[1:]))
 
@@ -159,7 +158,7 @@ def shown(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def make(arguments: argparse.Namespace, references: References) -> None:
-    """Look for better references, setting by setting."""
+    """Search for better references, setting by setting."""
     for name in arguments.only:
         for setting in FAMILIES[name].settings(arguments):
             start = time.perf_counter()
@@ -202,11 +201,11 @@ def compare(arguments: argparse.Namespace, references: References) -> None:
 
 
 def main() -> None:
-    """Compare with the references, or look for better ones."""
+    """Compare with the references, or search for better ones."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", nargs="*", default=list(FAMILIES), choices=list(FAMILIES))
     parser.add_argument("--problems", default="", help="only problems whose name matches this pattern")
-    parser.add_argument("--make", action="store_true", help="look for better references instead")
+    parser.add_argument("--make", action="store_true", help="search for better references instead")
     parser.add_argument("--seconds", type=float, default=60.0, help="for each setting, with --make")
     parser.add_argument("--surrogate-halvings", type=int, default=0, help="of the fits")
     parser.add_argument("--references", type=Path, default=RESULTS / "references.json")

@@ -1,11 +1,11 @@
-"""What limits next to the interval cost, and how far they hold on test rows.
+"""Accuracy that limits next to the interval cost, and how well these limits hold on test rows.
 
 Run ``python benchmarks/outside.py [--data DIR] [--only law_school] [--splits 5]``; data files as in
 docs/data.md. On every split three linear models are trained: without a constraint, with one on the interval
 (``free``), and with ``outside="no_worse"``, both at the same ``max_gap``. Gaps of statistical parity are
-measured on the interval and on the adjoining pieces, with training and with test rows. The summary has means
-over splits; differences are paired by split, and ± is their standard error. The synthetic admissions, in
-which groups differ in the interval alone, are drawn anew for every split.
+measured on the interval and on the adjoining intervals, with training and with test rows. The summary has
+means over splits; differences are paired by split, and ± is their standard error. The synthetic admissions,
+in which groups differ only in the interval, are drawn again for every split.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from partialfair.training.adjoining import adjoining_intervals
 
 ALPHA, MAX_GAP, N_SPLITS = 1e-4, 0.1, 5
 MIDDLE = (0.15, 0.40)
-"""An interval with ranks on both sides, on which all data sets are compared besides their own."""
+"""An interval with ranks on both sides, for all data sets in addition to their own."""
 ROWS = {"law_school": None, "a9a": None, "bank": None, "acs_income": 20_000, "admissions": 4_000}
-"""Training rows of each data set; None for all of a split."""
+"""Number of training rows by data set; None for all of a split."""
 N_TEST = 8_000
-"""Test rows of the synthetic admissions."""
+"""Number of test rows of the synthetic admissions."""
 MODELS: dict[str, dict[str, Any]] = {
     "no constraint": {"constraint": None},
     "free": {"outside": "free"},
@@ -78,7 +78,7 @@ def gap(part: Part, scores: Any, interval: tuple[float, float]) -> float:
 
 
 def measure(name: str, split: int, interval: tuple[float, float], train: Part, test: Part) -> list[Row]:
-    """Train the three models on a split, and return what each does on both of its parts."""
+    """Train the three models on a split, and return their metrics on training and test rows."""
     rows = []
     pieces = adjoining_intervals(as_interval_set(interval))
     for model, settings in MODELS.items():
@@ -117,7 +117,7 @@ def paired(differences: list[float]) -> str:
 
 
 def summarize(rows: list[Row]) -> list[Row]:
-    """Return a line for each data set, interval and model: means over the splits."""
+    """Return one row per data set, interval and model: means over the splits."""
     lines = []
     for name, interval in dict.fromkeys((row["data"], row["interval"]) for row in rows):
         of_case = [row for row in rows if (row["data"], row["interval"]) == (name, interval)]
@@ -136,7 +136,7 @@ def summarize(rows: list[Row]) -> list[Row]:
                     f"{piece}: {np.mean([row[f'{part} gaps outside'][k] for row in of_model]):.3f}"
                     for k, piece in enumerate(of_model[0]["pieces"])
                 )
-            # How much larger than without a constraint a gap next to the interval is on test rows.
+            # Increase of a test gap next to the interval, compared with the unconstrained model.
             rises = [
                 after - before
                 for row, other in both

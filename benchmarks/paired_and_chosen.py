@@ -1,17 +1,17 @@
-"""How often the bounds hold that ``compare_gaps`` and ``choose_interval`` give, in samples with known truths.
+"""How often the bounds of ``compare_gaps`` and ``choose_interval`` hold, in samples with known true gaps.
 
 Run ``python benchmarks/paired_and_chosen.py [--draws 2000] [--paired-draws 600] [--only PART]``. The parts:
 
-- paired: two models of the same rows, whose scores are correlated; how often the interval of
-  ``gap(B) − gap(A)`` contains the true difference (nominal 0.95; the bar: not significantly below 0.94,
-  binomial tests, Holm at 5%), for normal scores and every metric
+- paired: two models on the same rows with correlated scores; how often the interval of ``gap(B) − gap(A)``
+  contains the true difference (nominal 0.95; the limit: not significantly below 0.94, binomial tests, Holm at
+  5%), for normal scores and every metric
 - equal: the same for statistical parity and models with equal gaps, of which one has many tied maxima and the
-  other a single one, which is the hardest case, above all if the other has few levels of scores
-- few: the same for metrics with one threshold, where few rows or none are selected
-- power: how often the one-sided bound at 95% shows that B's gap is smaller, compared with a paired z-test
-  that knows the two maximizing thresholds
-- chosen: an interval is chosen for two groups of one distribution, or of two; how often each end of its gap's
-  interval misses the gap that it has in truth (nominal .025; the bar: .035)
+  other a single one; this is the hardest case, especially if the other has few levels of scores
+- few: the same for metrics with one threshold that selects few rows or none
+- power: how often the one-sided 95% bound shows that B's gap is smaller, compared with a paired z-test that
+  knows the two maximizing thresholds
+- chosen: an interval is chosen for two groups with one distribution, or with two; how often each end of the
+  confidence interval misses the true gap (nominal 0.025; the limit: 0.035)
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Pair:
-    """Two models: how far each moves the second group's scores, the group's size, and the threshold."""
+    """Two models: shifts of the second group's scores, the size of the group, and the threshold."""
 
     shifts: tuple[float, float]
     n: int
     threshold: float
 
     def sample(self, rng: np.random.Generator, n: int) -> tuple[Any, ...]:
-        """Return labels, both models' scores, and groups; the second group has n people, the first twice."""
+        """Return labels, scores of both models, and groups; the second group has n rows, the first 2n."""
         groups = np.repeat([0, 1], [2 * n, n])
         common = rng.normal(size=groups.size)
         score_a, score_b = (
@@ -62,7 +62,7 @@ class Pair:
         return labels, score_a, score_b, groups
 
     def compared(self, rng: np.random.Generator) -> GapComparison:
-        """Return the comparison on a fresh sample."""
+        """Return the comparison on a new sample."""
         labels, score_a, score_b, groups = self.sample(rng, self.n)
         return compare_gaps(
             labels,
@@ -102,11 +102,11 @@ class Profiles:
     a, b
         Shape and height of each group's profile under A and under B.
     n, correlation
-        Rows of each group, and the correlation of the normal scores under the uniform ones.
+        Rows per group, and the correlation of the underlying normal scores.
     step
         Scores are rounded down to multiples of this; 0 for no ties.
     weighted, repeats
-        Whether rows have random weights, and how many equal rows, of one cluster, there are of each.
+        Whether rows have random weights, and how many equal rows form a cluster.
     levels_b
         Where the levels of B's scores begin, if it has few.
     """
@@ -121,7 +121,7 @@ class Profiles:
     levels_b: tuple[float, ...] = ()
 
     def compared(self, rng: np.random.Generator, gap_scale: GapScale) -> GapDifference:
-        """Return the comparison of statistical parity on a fresh sample."""
+        """Return the comparison of statistical parity on a new sample."""
         groups = np.repeat(np.arange(len(self.a)), self.n)
         common, other = rng.normal(size=(2, groups.size))
         mixed = self.correlation * common + np.sqrt(1 - self.correlation**2) * other
@@ -148,16 +148,16 @@ class Profiles:
 
 @dataclass(frozen=True)
 class FewSelected:
-    """Two models that select few rows of the interval: the true proportions of both groups, by each model.
+    """Two models that select few rows of the interval, given by the true proportions of both groups.
 
     Attributes
     ----------
     a, b
-        Proportion of each group's interval that A and B select; of either label as of all rows.
+        Proportion of each group's interval that A and B select, for either label.
     n, correlation
-        Rows of each group, and the correlation of the normal scores.
+        Rows per group, and the correlation of the normal scores.
     interval
-        Ranks that count.
+        Ranks of the interval.
     """
 
     a: tuple[float, float]
@@ -172,12 +172,12 @@ class FewSelected:
         return abs(self.b[0] - self.b[1]) - abs(self.a[0] - self.a[1])
 
     def compared(self, rng: np.random.Generator) -> GapComparison:
-        """Return the comparison on a fresh sample; half of the rows are positive."""
+        """Return the comparison on a new sample; half of the rows are positive."""
         groups = np.repeat([0, 1], self.n)
         common, other = rng.normal(size=(2, groups.size))
         mixed = self.correlation * common + np.sqrt(1 - self.correlation**2) * other
         low, high = self.interval
-        # A row is selected if its score is above 0; the shift makes that the proportion.
+        # A row is selected if its score is above 0; the shift gives the required proportion.
         score_a, score_b = (
             noise - stats.norm.isf(low + (high - low) * np.array(selected))[groups]
             for noise, selected in ((common, self.a), (mixed, self.b))
@@ -201,11 +201,11 @@ SHAPES = {
     "high peak": np.clip(1 - np.abs(_GRID - 0.80) / 0.12, 0, 1),
     "low peak": np.clip(1 - np.abs(_GRID - 0.60) / 0.12, 0, 1),
 }
-"""Differences in rank by uniform score; the interval is the scores from 0.5 to 0.9."""
+"""Differences in rank by uniform score; the interval contains the scores from 0.5 to 0.9."""
 
 
 def _moved(uniform: Floats, groups: Ints, profiles: tuple[tuple[str, float], ...]) -> Floats:
-    """Return scores of which each group has as many more above a score as its profile says."""
+    """Return scores whose proportions above a score exceed uniform ones by each group's profile."""
     scores = uniform.copy()
     for k, (shape, height) in enumerate(profiles):
         scores[groups == k] = np.interp(uniform[groups == k], _GRID - height * SHAPES[shape], _GRID)
@@ -213,7 +213,7 @@ def _moved(uniform: Floats, groups: Ints, profiles: tuple[tuple[str, float], ...
 
 
 _NONE, _FLAT, _PEAK = ("flat", 0.0), ("flat", 0.1), ("peak", 0.1)
-_LEVELS = (0.25, 0.7, 0.95)  # one of them where the peak is
+_LEVELS = (0.25, 0.7, 0.95)  # one of them at the peak
 
 EQUAL_GAPS = {
     "flat, one peak": Profiles((_NONE, _FLAT), (_NONE, _PEAK)),
@@ -277,7 +277,7 @@ def paired(name: str, pair: Pair, n_draws: int) -> list[Row]:
     truths = pair.true_differences()
     found: dict[str, list[tuple[float, float]]] = {metric: [] for metric in truths}
     for draw in range(n_draws):
-        # Samples with too few positives or negatives inside have no line of some metrics.
+        # Samples with too few positives or negatives in the interval lack some metrics.
         for row in pair.compared(np.random.default_rng([1, draw])).metrics:
             found[row.metric].append((row.ci_low, row.ci_high))
     return [
@@ -335,7 +335,7 @@ def few_selected(name: str, models: FewSelected, n_draws: int) -> list[Row]:
 
 
 def power(n: int, gap_scale: GapScale, n_draws: int) -> Row:
-    """Measure how often B's smaller gap is shown: A = z + 0.3g, B = 0.95z + √(1 − 0.95²)ε + 0.1g."""
+    """Measure how often the smaller gap of B is shown: A = z + 0.3g, B = 0.95z + √(1 − 0.95²)ε + 0.1g."""
     shown, verdicts, known = 0, 0, 0
     groups = np.repeat([0, 1], n)
     for draw in range(n_draws):
@@ -370,7 +370,7 @@ def power(n: int, gap_scale: GapScale, n_draws: int) -> Row:
 
 
 def chosen(shift: float, n: int, n_draws: int) -> Row:
-    """Measure choices of an interval for two groups of n people, normal scores, one shifted."""
+    """Measure choices of an interval for two groups of n rows with normal scores, one of them shifted."""
     missed_low, missed_high, lengths = 0, 0, 0.0
     for draw in range(n_draws):
         rng = np.random.default_rng([2, draw])
@@ -397,7 +397,7 @@ def chosen(shift: float, n: int, n_draws: int) -> Row:
 
 
 def _true_gap(shift: float, interval: tuple[float, float]) -> float:
-    """Return the gap of two normal distributions, one shifted, on the scale of the interval."""
+    """Return the gap of two normal distributions, one of them shifted, on the interval scale."""
     low, high = interval
     thresholds = np.linspace(-4.0, 4.0 + shift, 20_001)
     one, other = (np.clip(stats.norm.sf(thresholds - by), low, high) for by in (0.0, shift))
@@ -405,7 +405,7 @@ def _true_gap(shift: float, interval: tuple[float, float]) -> float:
 
 
 def main() -> None:
-    """Measure both parts and write a table of each."""
+    """Measure the parts and write a table of each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--draws", type=int, default=2000, help="of choices")
     parser.add_argument("--paired-draws", type=int, default=600)
@@ -413,7 +413,7 @@ def main() -> None:
     parser.add_argument("--only", default="", choices=["", "paired", "equal", "few", "power", "chosen"])
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
-    warnings.simplefilter("ignore")  # few people are the point
+    warnings.simplefilter("ignore")  # the benchmark tests small samples
     if arguments.only in ("", "chosen"):
         _measure_choices(arguments)
     if arguments.only in ("", "power"):

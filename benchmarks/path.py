@@ -1,8 +1,8 @@
-"""A path of ten models beside one fit of fairlearn's ExponentiatedGradient, and what `best` promises.
+"""A path of ten models compared with one fit of fairlearn's ExponentiatedGradient, and guarantees of `best`.
 
-Run ``python benchmarks/path.py [--data DIR]``; data files as in docs/data.md. The path is on a9a, the promise
-on random splits of law school: a model is chosen on the validation part by ``best(max_gap=.1)``, and its gap
-is measured on the test part.
+Run ``python benchmarks/path.py [--data DIR]``; data files as in docs/data.md. The path is on a9a. The
+guarantee is checked on random splits of law school: ``best(max_gap=0.1)`` selects a model on the validation
+part, and its gap is measured on the test part.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ MAX_GAPS = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5)
 
 
 def dominated(path: FairnessPath) -> int:
-    """Return how many models cost more than a stricter one that keeps its promise; there should be none."""
+    """Return how many models have a higher objective than a stricter feasible one; there should be none."""
     kept = [point.objective for point in path.points if point.model.result_.satisfied]
     return sum(looser > min(kept[at:]) * (1 + 1e-9) for at, looser in enumerate(kept))
 
 
 def path_beside_fairlearn(folder: Path | None, n: int | None) -> list[dict[str, Any]]:
-    """Return the seconds of both on the same rows of a9a."""
+    """Return the seconds of both methods on the same rows of a9a."""
     from fairlearn.reductions import DemographicParity, ExponentiatedGradient
 
     data = LOADERS["a9a"](path=folder)
@@ -64,7 +64,7 @@ def path_beside_fairlearn(folder: Path | None, n: int | None) -> list[dict[str, 
 
 
 def promise(folder: Path | None, n_splits: int, scale: str) -> dict[str, Any]:
-    """Return how often the model that `best` chose has a larger gap on the test part than asked for."""
+    """Return how often the model of `best` has a larger test gap than the limit."""
     data = LOADERS["law_school"](path=folder)
     whole = as_part(data)
     gaps, bounds, n_dominated = [], [], 0

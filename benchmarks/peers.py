@@ -1,20 +1,20 @@
-"""Two peers that solve the same problem, in an environment of their own: `make bench-comparison`.
+"""Two other libraries that solve the same problem, in their own environment (`make bench-comparison`).
 
 Run ``python benchmarks/peers.py [--data DIR] [--minutes 5] [--rungs 200 400]``; data as in docs/data.md.
-Model (with interactions), penalty, interval and ``max_gap`` are those of engine.py, and so are the columns:
-objective and violation are those of the problem that our classifier states, whoever solved it. Every row is
-measured in a fresh process, which is ended after ``--minutes``. All start at the unconstrained solution.
+Model (with interactions), penalty, interval, ``max_gap`` and columns are those of engine.py: objective and
+violation are those of `PartialFairClassifier`'s problem for every library. Every row has a fresh process,
+which is ended after ``--minutes``. All methods start at the unconstrained solution.
 
-- dccp: the convex-concave procedure for cvxpy, on more and more random rows of law_school until it takes too
-  long, and ours on the same rows. For both the ramp has corners, as in the paper, and is as wide as our
-  classifier would make it. Clarabel solves the convex subproblems; it may take shorter steps than by
-  default, since otherwise it gives up within a few of them. When dccp does not converge it says
-  "infeasible"; the row is then of its last point. Passes are not counted.
-- SSG: the stochastic switching subgradient method of humancompatible-train, with steps by Adam, on batches
-  or on all rows at once. Of the points after each epoch the one with the lowest objective among those that
-  violate the constraints by at most 1e-3 is taken, or else the one that violates them least. The settings
-  are one choice for all data sets, out of about a dozen tried on the training parts of a9a and law_school
-  with pSP. They are not the best of each: on law_school 3000 epochs on all rows reached .2796, not .2886.
+- dccp: the convex-concave procedure for cvxpy, on increasing numbers of random rows of law_school until the
+  time limit, and partialfair on the same rows. Both use a ramp with corners, as in the paper, of the
+  classifier's default width. Clarabel solves the convex subproblems with shorter steps than its default, with
+  which it fails after a few iterations. If dccp does not converge it reports "infeasible", and the row
+  describes its last point. Passes are not counted.
+- SSG: the stochastic switching subgradient method of humancompatible-train with Adam steps, on batches or on
+  all rows. Among the points after each epoch with a violation of at most 1e-3, the one with the lowest
+  objective is used, or else the one with the smallest violation. All data sets have the same settings, chosen
+  from about a dozen on the training parts of a9a and law_school with pSP. They are not optimal for each: on
+  law_school, 3000 epochs on all rows reached 0.2796 instead of 0.2886.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def only_bank(problem: Problem) -> GroupMeans:
 
 
 def ramp(train: Part, data: Dataset, constraint: str | None) -> Ramp:
-    """Return the ramp with corners that is as wide as the classifier would make it."""
+    """Return the ramp with corners, with the classifier's default width."""
     return Ramp(only_bank(stated(train, data, constraint)).surrogate.width)
 
 
@@ -78,7 +78,7 @@ def described(problem: Problem, x: Any) -> dict[str, Any]:
 
 
 def convex_concave(train: Part, data: Dataset, constraint: str | None) -> Fitted:
-    """Solve by dccp; only cvxpy's part and dccp's is timed."""
+    """Solve by dccp; the time is that of cvxpy and dccp."""
     import cvxpy as cp
     import dccp  # noqa: F401  registers itself with cvxpy
 
@@ -90,8 +90,8 @@ def convex_concave(train: Part, data: Dataset, constraint: str | None) -> Fitted
     (members,) = shard.members
     rows = sparse.csr_matrix(model.rows(np.arange(len(train.y))))
     w, theta = cp.Variable(parameters.n), cp.Variable(start.size - parameters.n)
-    # Convex parts are stated in the scores, which keeps the solver's matrix sparse; those that dccp
-    # replaces by tangents in w, which keeps the tangents short.
+    # Convex parts are functions of the scores, which keeps the solver's matrix sparse. Parts that dccp
+    # linearizes are functions of w, which keeps the tangents short.
     scores = cp.Variable(len(train.y))
     bank = only_bank(problem)
 
@@ -153,12 +153,12 @@ def settings(given: dict[str, float]) -> str:
 def switching_subgradient(
     train: Part, data: Dataset, constraint: str | None, given: dict[str, float]
 ) -> Fitted:
-    """Solve by SSG, with Adam for the steps."""
+    """Solve by SSG with Adam steps."""
     import torch
     from humancompatible.train.dual_optim import SSG
 
     torch.manual_seed(0)
-    torch.set_num_threads(1)  # steps are small: more threads make them slower
+    torch.set_num_threads(1)  # steps are short, and more threads make them slower
     problem = stated(train, data, constraint)
     bank = only_bank(problem)
     shard, n_params, n = only_shard(problem), problem.rows.parameters.n, len(train.y)
@@ -186,7 +186,7 @@ def switching_subgradient(
     switch = SSG(m=problem.m, constraint_tol=given["tol"])
     best = (np.inf, np.inf, x.detach().numpy().astype(float))
     for _ in range(epochs):
-        # Every row once, and the groups' shares of a batch are those of the data.
+        # Every row occurs once, and a batch has the proportions of groups of the data.
         parts = [group[torch.randperm(len(group))].tensor_split(n_batches) for group in groups]
         for picked in map(torch.cat, zip(*parts, strict=True)):
             own = members[picked]
@@ -213,7 +213,7 @@ def switching_subgradient(
 
 
 def constraint_values(problem: Problem, tensor: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return the map from atoms to all constraints, as tensors; terms have equally many pieces."""
+    """Return the map from atoms to all constraints, as tensors; all terms have the same number of pieces."""
     functions, n_atoms = problem.constraints.system.functions, problem.constraints.bank.n_atoms
     terms = [(i, factor, pieces) for i, f in enumerate(functions) for factor, pieces in f.terms]
     n_pieces = len(terms[0][2])
@@ -252,7 +252,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.one:
         name, kind, method, n = arguments.one
-        warm_up = method != "dccp"  # which times itself, and would take as long again
+        warm_up = method != "dccp"  # it measures its own time and would take as long again
         print(json.dumps(one(name, kind, method, arguments.data, int(n) or None, warm_up)))
         return
     rows = []

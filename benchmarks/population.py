@@ -1,19 +1,20 @@
-"""Whether promises about new people hold, and how often one can be made.
+"""Whether population guarantees hold, and how often one is given.
 
-Run ``python benchmarks/population.py [--draws 2000] [--acs-draws 400] [--splits 40] [--only PART]
-[--jobs N]``; data files as in docs/data.md. The parts:
+Run
+``python benchmarks/population.py [--draws 2000] [--acs-draws 400] [--splits 40] [--only PART] [--jobs N]``;
+data files as in docs/data.md. The parts:
 
-- sequences: samples of two groups under nine models whose true gaps are known, tested in an adverse order;
-  how often a model is returned whose gap is larger than allowed (by 1e-6; the bar: .06 for a nominal .05),
-  and how often any is returned where all gaps are .7 of what is allowed
-- acs: all rows of ACS income are the population, samples of 5,000 rows are all that is known, and
-  ``best(max_gap=.3)`` returns a model (.2 can hardly be shown with 2,500 rows held out); how often its gap
-  among all rows is larger (the bar: .075)
-- law: law school in thirds, interval scale, ``best(max_gap=.2)``; in how many splits a model qualifies (the
-  bar: half), and how often its gap on the last third is larger
+- sequences: samples of two groups under nine models with known true gaps, tested in an adverse order; how
+  often a model is returned whose gap exceeds the limit by 1e-6 (the limit: 0.06, nominal 0.05), and how often
+  any model is returned if all gaps are 0.7 times the limit
+- acs: all rows of ACS income are the population, and samples of 5,000 rows are the data.
+  ``best(max_gap=0.3)`` returns a model (2,500 held-out rows rarely validate 0.2); how often its gap on all
+  rows is larger (the limit: 0.075)
+- law: law school in thirds, interval scale, ``best(max_gap=0.2)``; in how many splits a model qualifies (the
+  limit: half), and how often its gap on the last third is larger
 
-Parts that are left out keep what an earlier run measured. Draws of acs and law, which take long, are written
-down at once in population.jsonl, and a run goes on where one was stopped (``--fresh`` begins anew).
+Parts that are not run keep their earlier results. Draws of acs and law, which take long, are recorded at once
+in population.jsonl, and a run resumes after an interruption (``--fresh`` starts again).
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ ALLOWED, ALLOWED_ON_ACS, HAIR = 0.2, 0.3, 1e-6
 SIZES, INTERVAL = (4000, 6000), (0.1, 0.6)
 N_GAPS = 8
 FIRST_SPLIT = 1000
-"""Splits of law school from 0 on were looked at when the number of starts was chosen."""
+"""Splits of law school from 0 on were used to choose the number of starts."""
 
 COMMON = 0.9
-"""Correlation of two models' scores of a person."""
+"""Correlation of two models' scores of a row."""
 
 METRIC_BARS = {"statistical_parity": 0.06, "demographic_parity": 0.06}
 ADVERSE = {
@@ -56,7 +57,7 @@ ADVERSE = {
     "too wide and narrow enough by turns": "010101010",
     "the first five at .7, then too wide": "777770000",
 }
-"""True gaps in the order of the tests: a hair above what is allowed (0), below it (1), or .7 of it (7)."""
+"""True gaps in the order of the tests: slightly above the limit (0), below it (1), or 0.7 times it (7)."""
 
 Row = dict[str, Any]
 
@@ -75,14 +76,14 @@ _THRESHOLD = float(_THETA[np.searchsorted(_THETA, stats.norm.isf(sum(INTERVAL) /
 
 
 def shift_with(metric: str, gap: float) -> float:
-    """Return the shift at which the true gap is that."""
+    """Return the shift that gives a true gap."""
     return float(optimize.brentq(lambda shift: true_gap(metric, shift) - gap, 0.0, 1.0, xtol=1e-13))
 
 
 def returned(
     metric: str, gaps: list[float], rng: np.random.Generator, shifts: dict[float, float]
 ) -> list[int]:
-    """Draw people, test the models on them, and return the places that are certified."""
+    """Draw rows, test the models on them, and return the indices of the validated ones."""
     groups = np.repeat([0, 1], SIZES)
     person = rng.normal(size=groups.size)
     setting = Setting("interval", _THRESHOLD, "group")
@@ -99,7 +100,7 @@ def returned(
 
 
 def sequences(n_draws: int, n_jobs: int) -> list[Row]:
-    """Return how often wrong models are certified in adverse orders, and right ones in a kind one."""
+    """Return how often infeasible models are validated in adverse orders, and feasible ones in the best."""
     of_digit = {"0": ALLOWED + HAIR, "1": ALLOWED - HAIR, "7": 0.7 * ALLOWED}
     rows = []
     for metric, bar in METRIC_BARS.items():
@@ -135,7 +136,7 @@ def gap_of(model: Any, rows: Part, interval: Any) -> float:
 
 
 def acs(folder: Path | None, n_draws: int, begun: Path, n_jobs: int) -> list[Row]:
-    """Return how often the model of a sample is less fair among all rows than promised."""
+    """Return how often the model of a sample has a larger gap on all rows than guaranteed."""
     data = LOADERS["acs_income"](path=folder)
     everybody = as_part(data)
 
@@ -170,7 +171,7 @@ def law(folder: Path | None, n_splits: int, begun: Path, n_jobs: int) -> list[Ro
 def _drawn(
     part: str, n_draws: int, gap_of_best: Callable[[int], float | None], begun: Path, n_jobs: int
 ) -> list[Row]:
-    """Return the gap of each draw's model, and its seconds; what is known is not drawn again."""
+    """Return the gap and the seconds of each draw's model; known draws are not repeated."""
 
     def measure(draw: int) -> Row:
         warnings.simplefilter("ignore")
@@ -220,7 +221,7 @@ def _promise(part: str, what: str, draws: list[Row], allowed: float, bar: str) -
 
 
 def main() -> None:
-    """Measure, and write with what was measured before."""
+    """Measure, and write together with earlier results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--draws", type=int, default=2000, help="of sequences")
     parser.add_argument("--acs-draws", type=int, default=400)
@@ -228,7 +229,7 @@ def main() -> None:
     parser.add_argument("--only", default="", choices=["", "sequences", "acs", "law"])
     parser.add_argument("--data", type=Path, default=None, help="directory of the data files")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--fresh", action="store_true", help="forget the draws of an earlier run")
+    parser.add_argument("--fresh", action="store_true", help="discard the draws of an earlier run")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")

@@ -1,15 +1,14 @@
-"""What a fit costs in logistic regressions, on tables of many shapes.
+"""Run time of fits relative to logistic regressions, on tables of many shapes.
 
 Run ``python benchmarks/price.py [--data DIR] [--only "a9a, sparse" text]``; data files as in docs/data.md.
-Every table has a process of its own, which warms up on a few rows and then takes turns, so that all methods
-see the same hours of the machine; seconds are medians. Tables that are left out keep what an earlier run
-measured.
+Every table has its own process, which warms up on a few rows and then alternates between the methods, so that
+they run under the same load; seconds are medians. Tables that are not run keep their earlier results.
 
-- LogisticRegression: scikit-learn's at its defaults, and with tol=1e-6 and up to 5,000 iterations, both with
-  our penalty and all rows in one model
-- surrogate, exact: ``PartialFairClassifier`` with that ``enforce``, ``max_gap=.05`` on the table's interval
-- path: ``fairness_path`` of ten κ and of none, on four fifths of the rows, in exact fits
-- pGAUC: a surrogate fit under the parity of group AUCs, in surrogate fits under statistical parity
+- LogisticRegression: scikit-learn's with defaults, and with tol=1e-6 and up to 5,000 iterations, both with
+  partialfair's penalty and all rows in one model
+- surrogate, exact: ``PartialFairClassifier`` with that ``enforce``, ``max_gap=0.05`` on the table's interval
+- path: ``fairness_path`` with ten κ and an unconstrained model, on four fifths of the rows, with exact fits
+- pGAUC: a surrogate fit under parity of group AUCs, relative to surrogate fits under statistical parity
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from partialfair import PartialFairClassifier, fairness_path
 ALPHA, MAX_GAP = 1e-4, 0.05
 PATH_GAPS = np.geomspace(0.02, 0.4, 10)
 ROUNDS, ROUNDS_OF_LONG_FITS, LONG = 5, 1, 20.0
-"""Turns, and those of methods that take more than so many seconds."""
+"""Repetitions, and repetitions of methods that take longer than a number of seconds."""
 BARS = {
     ("a9a, sparse", "surrogate"): 4,
     ("a9a, sparse", "exact"): 12,
@@ -50,14 +49,14 @@ BARS = {
     ("ACS", "exact"): 1,
     ("text", "surrogate"): 10,
 }
-"""What fits should cost at most, in logistic regressions at their defaults unless said otherwise."""
+"""Limits of run time, relative to logistic regressions with defaults unless stated otherwise."""
 BESIDE = {"path, in exact fits": "exact", "pGAUC, in surrogate fits": "surrogate"}
 
 Says = dict[str, Any]
 
 
 def logistic_regression(table: Table, **settings: Any) -> Says:
-    """Fit scikit-learn's."""
+    """Fit scikit-learn's logistic regression."""
     alpha = table.settings.get("alpha", ALPHA)
     fitted = LogisticRegression(C=1 / (alpha * len(table.rows.y)), **settings).fit(
         table.plain(), table.rows.y
@@ -82,7 +81,7 @@ def ours(table: Table, **settings: Any) -> Says:
 
 
 def path(table: Table) -> Says:
-    """Fit ten models, from strict to lenient."""
+    """Fit ten models, from strict to loose."""
     clf = PartialFairClassifier(interval=table.interval, alpha=ALPHA, **table.settings)
     rows = table.rows
     models = fairness_path(clf, rows.X, rows.y, sensitive_features=rows.groups, max_gaps=PATH_GAPS.tolist())
@@ -91,7 +90,7 @@ def path(table: Table) -> Says:
 
 
 def methods(name: str) -> dict[str, Callable[[Table], Says]]:
-    """Return what is fitted to a table."""
+    """Return the methods that are fitted to a table."""
     chosen: dict[str, Callable[[Table], Says]] = {
         "LogisticRegression": logistic_regression,
         "LogisticRegression, tight": lambda table: logistic_regression(table, tol=1e-6, max_iter=5000),

@@ -1,28 +1,29 @@
-"""Held-out quality of exact fits, before and after: test accuracy at equal test gap.
+"""Held-out quality of exact fits, compared with an earlier commit: test accuracy at equal test gap.
 
 Run ``python benchmarks/quality_exact.py --before-commit COMMIT`` or ``--before DIR``, a checkout of an
-earlier commit; it is not part of ``make bench``, which has nothing to compare with. Data files as in
-docs/data.md. It takes about a quarter of an hour with two workers on two cores. Every table, split and side
-is one fresh process; what finished ones found is kept in ``--kept`` and taken from there next time, if the
-package and the fits are the same, so that an interrupted run goes on.
+earlier commit. It is not part of ``make bench``, which has no earlier commit. Data files as in docs/data.md.
+It takes about 15 minutes with two workers on two cores. Every table, split and side has its own process.
+``--kept`` stores finished results and reuses them if the package and the fits are the same, so that an
+interrupted run resumes.
 
-For a grid of ``max_gap`` models are fitted with ``enforce="exact"``, ``alpha=1e-4`` and defaults otherwise,
-gaps on the absolute scale, as in the paper's tables. A search that spends the slack of the training gap ends
-with wider test gaps, so accuracies at equal ``max_gap`` cannot be compared. The rule, for each row (table,
-constraint and terms) and each split:
+For a grid of ``max_gap``, models are fitted with ``enforce="exact"``, ``alpha=1e-4`` and defaults otherwise.
+Gaps are on the absolute scale, as in the paper's tables. A search that uses all of the training limit has
+larger test gaps, so accuracies at equal ``max_gap`` are not comparable. The rule for each row (table,
+constraint and terms) and split:
 
-- A fit is a point: its exact test gap and its test accuracy. All fits count, also those that found nothing
-  feasible: they are where their test gap is. Nothing is chosen on test rows.
-- Points of one side, in the order of their test gaps, are joined by straight lines; where gaps are equal
-  their mean counts.
-- Both lines are read at nine gaps, evenly spaced over what both cover; the mean difference is the split's.
-- Where what both cover is less than a tenth of what either covers, the split is left out of the row ("pairs"
-  says how many are left).
+- A fit is a point: its exact test gap and its test accuracy. All fits count, including infeasible ones, at
+  their test gaps. Nothing is selected on test rows.
+- Points of one side are interpolated linearly in the order of their test gaps; points with equal gaps are
+  averaged.
+- Both lines are evaluated at nine gaps, evenly spaced over their common range; the mean difference is the
+  split's.
+- If the common range is less than a tenth of the joint range, the row excludes the split ("pairs" has the
+  number of splits that are left).
 
-Differences are paired by split. Standard errors are those of the mean over splits, which overlap (a9a even
-has the same test rows in all of them): they say how much chance is in the choice of rows. Where nothing
-differs, a row is below -2.5 standard errors by chance once in 60 times with ten splits, once in 23 with four.
-The mean over all rows averages the rows of a table within each split first, since they share it.
+Differences are paired by split. Standard errors are those of the mean over splits, which overlap (a9a has the
+same test rows in all of them): they measure the randomness of the choice of rows. Without a true difference,
+a row is below -2.5 standard errors once in 60 times with ten splits, and once in 23 times with four. The mean
+over all rows averages the rows of a table within each split first, since they share it.
 
 Fits by table: law_school and a9a 10 splits, five gaps, pSP and pDP, with interactions and as one model; bank
 8 splits, four gaps, pSP and pDP, with interactions; acs_income 4 splits of 40,000 training rows, three gaps,
@@ -65,20 +66,20 @@ Setting = tuple[str, str, float]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is fitted on a table.
+    """The fits on a table.
 
     Attributes
     ----------
     splits
-        How many, from seed 0 on.
+        Number of splits, from seed 0 on.
     max_gaps
-        By constraint.
+        Limits by constraint.
     terms
         Names in `TERMS`.
     seconds
-        What a worker takes, roughly; tells the time left.
+        Rough time of a worker, for the estimate of the remaining time.
     n_rows
-        Training rows, drawn from the split's; None for all of them.
+        Number of training rows, drawn from the split's; None for all.
     """
 
     splits: int
@@ -98,7 +99,7 @@ class Plan:
 
 
 BOTH = tuple(reversed(TERMS))
-# Long ones first: no worker is then alone in the end.
+# The longest jobs start first, so that the workers end at similar times.
 PLANS = {
     "acs_income": Plan(
         splits=4,
@@ -139,7 +140,7 @@ class Job:
 
 
 def fitted(job: Job, folder: Path | None) -> dict[str, Any]:
-    """Fit and judge all settings of a job with the package at hand."""
+    """Fit and evaluate all settings of a job with the current package."""
     warnings.simplefilter("ignore")
     data = LOADERS[job.data](path=folder)
     whole, split = as_part(data), data.split(job.split)
@@ -181,7 +182,7 @@ def fitted(job: Job, folder: Path | None) -> dict[str, Any]:
 
 
 def digest_of(checkout: Path) -> str:
-    """Return a digest of a package's code: what is kept of another one means nothing."""
+    """Return a digest of a package's code; results of other code are not reused."""
     digest = hashlib.sha256()
     source = checkout / "src"
     for path in sorted(source.rglob("*.py")):
@@ -190,12 +191,12 @@ def digest_of(checkout: Path) -> str:
 
 
 def key_of(job: Job, digest: str) -> str:
-    """Return the name under which the fits of a job, by a package with this digest, are kept."""
+    """Return the key of the fits of a job with this digest of the package."""
     return f"{digest} {json.dumps(asdict(job))}"
 
 
 class Kept:
-    """What finished workers found, in a file with a line for each of them."""
+    """Results of finished workers, in a file with one line for each."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -214,12 +215,12 @@ class Kept:
 
 
 def rough_seconds(workers: Iterable[tuple[Job, str]]) -> float:
-    """Return what workers take one after the other."""
+    """Return the total time of workers, one after the other."""
     return sum(PLANS[job.data].seconds[side] for job, side in workers)
 
 
 def all_fits(jobs: list[Job], before: Path, arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return the fits of all jobs, before and after, by workers; each is told of when it ends."""
+    """Return the fits of all jobs, before and after, by workers; print the progress after each."""
     kept, found = Kept(arguments.kept), []
     checkouts = dict(zip(SIDES, (before, ROOT), strict=True))
     digests = {side: digest_of(checkout) for side, checkout in checkouts.items()}
@@ -267,7 +268,7 @@ def all_fits(jobs: list[Job], before: Path, arguments: argparse.Namespace) -> li
 
 
 def _labelled(job: Job, side: str, fits: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield fits that know whose they are."""
+    """Yield fits with their table, split and side."""
     return ({"data": job.data, "split": job.split, "side": side, **fit} for fit in fits)
 
 
@@ -288,12 +289,12 @@ def split_levels(fits: list[dict[str, Any]]) -> dict[int, Levels]:
 
 
 def _broken(fits: Iterable[dict[str, Any]]) -> int:
-    """Count the fits whose training gap exceeds what was asked."""
+    """Count the fits whose training gap exceeds the limit."""
     return sum(fit["training gap"] > fit["max_gap"] + ROUNDING for fit in fits)
 
 
 def _before_after(fits: list[dict[str, Any]], columns: Iterable[str], digits: int) -> dict[str, str]:
-    """Return means of some columns, of each side."""
+    """Return means of some columns for each side."""
     return {
         f"{column} {side}": f"{fmean(fit[column] for fit in _where(fits, side=side)):.{digits}f}"
         for column in columns
@@ -302,7 +303,7 @@ def _before_after(fits: list[dict[str, Any]], columns: Iterable[str], digits: in
 
 
 def _shown(number: float, digits: str) -> str:
-    """Return a number as text, or that there is none."""
+    """Return a number as text, or a dash."""
     return "none" if math.isnan(number) else format(number, digits)
 
 
@@ -364,7 +365,7 @@ def record(fits: list[dict[str, Any]], commits: str, out: Path) -> None:
 
 
 def verdict(rows: list[dict[str, Any]], mean: Paired) -> str:
-    """Return what the rows come to, in one line."""
+    """Return a summary of the rows in one line."""
     judged = [row for row in rows if row["in standard errors"] != "none"]
     line = f"paired mean {_shown(mean.mean, '+.5f')}, {_shown(mean.in_errors, '+.2f')} standard errors"
     if judged:
@@ -376,7 +377,7 @@ def verdict(rows: list[dict[str, Any]], mean: Paired) -> str:
 
 
 def jobs_of(arguments: argparse.Namespace) -> list[Job]:
-    """Return what is to be fitted, once for each side."""
+    """Return the jobs for each side."""
     jobs = []
     for data, plan in PLANS.items():
         if data not in arguments.only:
@@ -411,7 +412,7 @@ def main() -> None:
     with earlier_checkout(arguments) as before:
         commits = f"before ({commit_of(before)}) and after ({commit_of(ROOT)})"
         fits = all_fits(jobs_of(arguments), before, arguments)
-    # Workers end in any order, tables do not.
+    # Workers end in any order, but tables are sorted.
     fits.sort(key=lambda fit: (list(PLANS).index(fit["data"]), fit["split"]))
     record(fits, commits, arguments.out)
 

@@ -1,10 +1,10 @@
-"""Whether a refactoring keeps the numbers: about 60 models and reports, compared with an earlier checkout.
+"""Whether a refactoring keeps the numbers of about 60 models and reports, compared with an earlier checkout.
 
-Run ``python benchmarks/same_numbers.py --before DIR | --before-commit COMMIT``. Each checkout computes, in a
-process of its own and on one thread, the same cases with public names only; ``RENAMED`` holds names that
-differ between the two. Numbers are compared one by one: the largest difference, relative to the size of the
-earlier value where that exceeds 1, must not exceed ``--tolerance``. Words (statuses, pairs of groups) must be
-equal. The record lists the cases that differ; the exit code is 1 if there is one.
+Run ``python benchmarks/same_numbers.py --before DIR | --before-commit COMMIT``. Each checkout computes the
+same cases in its own process on one thread, with public names only; ``RENAMED`` has names that differ between
+the two. The largest difference of numbers, relative to the earlier value if that exceeds 1, must not exceed
+``--tolerance``. Texts (statuses, pairs of groups) must be equal. The record lists the cases that differ; the
+exit code is 1 if there is one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "larger gap": ("larger gap", "less fair"),
     "inconclusive": ("inconclusive", "not shown"),
 }
-"""Attributes, statuses and verdicts that some checkouts know by another name, newest first."""
+"""Attributes, statuses and verdicts with other names in some checkouts, newest first."""
 CONSTRAINTS = (
     "statistical_parity",
     "demographic_parity",
@@ -58,7 +58,7 @@ QUICK = {"interval": (0.1, 0.6), "max_gap": 0.15, **FEW_STEPS}
 
 
 def rows(seed: int = 0, n: int = 500, n_groups: int = 2) -> tuple[Any, Any, Any]:
-    """Return features, the first of which tells the group, labels and groups."""
+    """Return features, the first of which depends on the group, labels and groups."""
     rng = np.random.default_rng(seed)
     codes = rng.integers(n_groups, size=n)
     X = rng.normal(size=(n, 4))
@@ -68,17 +68,17 @@ def rows(seed: int = 0, n: int = 500, n_groups: int = 2) -> tuple[Any, Any, Any]
 
 
 def attribute(thing: Any, name: str) -> Any:
-    """Return an attribute by whichever of its names a checkout knows."""
+    """Return an attribute by the name that a checkout uses."""
     return next(getattr(thing, known) for known in RENAMED.get(name, (name,)) if hasattr(thing, known))
 
 
 def newest(name: str) -> str:
-    """Return the newest name of what some checkouts know by another."""
+    """Return the newest name of an attribute."""
     return next((new for new, names in RENAMED.items() if name in names), name)
 
 
 def describe(model: Any, X: Any, *groups: Any) -> dict[str, Any]:
-    """Return what a fit came back with."""
+    """Return the results of a fit."""
     result = model.result_
     score = model.decision_function if hasattr(model, "classes_") else model.predict
     return {
@@ -92,7 +92,7 @@ def describe(model: Any, X: Any, *groups: Any) -> dict[str, Any]:
 
 
 def configure(model: Any, **settings: Any) -> Any:
-    """Set parameters of an estimator; some checkouts know those of the search as fields of ``options``."""
+    """Set parameters of an estimator; in some checkouts those of the search are fields of ``options``."""
     known = model.get_params()
     return model.set_params(
         **{name if name in known else f"options__{name}": value for name, value in settings.items()}
@@ -139,7 +139,7 @@ def walk(**settings: Any) -> dict[str, Any]:
 
 
 def promise(**settings: Any) -> dict[str, Any]:
-    """Fit for the population, and return what held-out rows say."""
+    """Fit with a population guarantee, and return the results on held-out rows."""
     X, y, groups = rows(6)
     settings = QUICK | {"enforce": "population", "max_gap": 0.5, "random_state": 0} | settings
     model = configure(PartialFairClassifier(), **settings).fit(X, y, sensitive_features=groups)
@@ -191,7 +191,7 @@ def codes(seed: int = 10) -> tuple[Any, Any, Any]:
 
 
 def cases() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
-    """Yield names and what computes them."""
+    """Yield names and functions of cases."""
     X, y, groups = data = rows()
     frame = (pd.DataFrame(X, columns=[*"abcd"]), y, groups)
     weights = np.random.default_rng(2).integers(0, 4, len(y)).astype(float)
@@ -257,7 +257,7 @@ def cases() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
 
 
 def trees() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
-    """Yield names of refits of trees and what computes them."""
+    """Yield names and functions of refits of trees."""
     from lightgbm import LGBMClassifier, LGBMRegressor
     from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
@@ -272,7 +272,7 @@ def trees() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
 
 
 def measure(prefix: str) -> dict[str, Any]:
-    """Compute cases with the package at hand; one that raises is recorded by its message."""
+    """Compute cases with the current package; a case that raises an error is recorded with its message."""
     warnings.simplefilter("ignore")
     answers: dict[str, Any] = {}
     for name, compute in cases():
@@ -286,7 +286,7 @@ def measure(prefix: str) -> dict[str, Any]:
 
 
 def difference(before: Any, now: Any) -> float:
-    """Return the largest relative difference of two answers; infinite if they differ otherwise."""
+    """Return the largest relative difference of two results; infinite if they differ otherwise."""
     if isinstance(before, dict) and isinstance(now, dict):
         pairs = (
             [(before[key], now[key]) for key in before] if before.keys() == now.keys() else [(0.0, np.inf)]

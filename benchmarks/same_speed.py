@@ -1,14 +1,14 @@
-"""CPU seconds and memory compared with an earlier checkout: whether a refactoring keeps the speed.
+"""CPU time and memory compared with an earlier checkout: whether a refactoring keeps the speed.
 
 Run ``python benchmarks/same_speed.py --before-commit COMMIT`` or ``--before DIR``; data files as in
-docs/data.md. Every workload runs ``--runs`` times in fresh processes, the two checkouts in turn so that both
-see the same load, after one run that compiles; medians are compared. Seconds are those of the processor, of
-all threads, so that a busy machine counts little. The limit is a ratio of 1.05.
+docs/data.md. Every workload runs ``--runs`` times in fresh processes, alternating between the two checkouts
+so that both run under the same load, after one run that compiles. Medians are compared. CPU time is summed
+over all threads, so that other load has little influence. The limit is a ratio of 1.05.
 
 - exact fit, path: a9a, the paper's interval, one limit and ten
-- exact fit, ACS: 1.5 million rows of ACS income, reading them not counted
+- exact fit, ACS: 1.5 million rows of ACS income, without the time of reading them
 - audit: the command on 200 groups of 50 rows, with its HTML report
-- import: what ``from partialfair import PartialFairClassifier`` costs
+- import: ``from partialfair import PartialFairClassifier``
 - predict: the command on 1,000 rows
 """
 
@@ -57,13 +57,13 @@ def fit_path(data: Path | None) -> Callable[[], Any]:
 
 
 def command(words: str, folder: Path) -> Callable[[], Any]:
-    """Return a run of a command, in a process of its own."""
+    """Return a function that runs a command in its own process."""
     call = [sys.executable, "-m", "partialfair", *words.split()]
     return lambda: subprocess.run(call, cwd=folder, capture_output=True, check=True)
 
 
 def prepare(workload: str, data: Path | None, folder: Path) -> Callable[[], Any]:
-    """Return what a workload measures, after all that it does not."""
+    """Return the function to measure, after the preparation of a workload."""
     if workload == "audit":
         write_scores(folder / "scores.csv", [50] * 200)
         return command(COMMAND, folder)

@@ -1,10 +1,10 @@
-"""The engine beside IDCA with switching subgradients at the paper's budget, on the same problems and kernels.
+"""The default solver compared with IDCA with switching subgradients, on the same problems.
 
 Run ``python benchmarks/solvers.py [--outer 400] [--steps 200]``; data files as in docs/data.md. The problems
-are the paper's (interactions, ramp of width 1, ten points, κ on the absolute scale) with ``alpha=1e-4``.
-The engine sets out from the unconstrained optimum, whose passes and time are counted, and from a constant
-model, and ends when its certificate holds at 1e-4. Both use one thread. IDCA runs for its whole budget, as
-in the paper; "moving" says how much of it, in passes and seconds, had gone when the point last changed.
+are the paper's (interactions, ramp of width 1, ten points, κ on the absolute scale) with ``alpha=1e-4``. The
+default solver starts at the unconstrained optimum, whose passes and time are counted, and at a constant
+model, and ends when its KKT certificate holds at 1e-4. Both use one thread. IDCA uses its whole budget, as in
+the paper; "moving" is the part of it, in passes and seconds, before the point last changed.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def fast(problem: Problem, max_iter: int = 400) -> Any:
 
 
 def run(problem: Problem, solve: Callable[[Problem], Any]) -> dict[str, Any]:
-    """Solve and describe what came out."""
+    """Solve and describe the result."""
     problem.n_passes = 0
     start = time.perf_counter()
     result = solve(problem)
@@ -84,7 +84,7 @@ def run(problem: Problem, solve: Callable[[Problem], Any]) -> dict[str, Any]:
 
 
 def _last_change(history: tuple[Record, ...]) -> Record:
-    """Return the record after which objective and violation stay as they are."""
+    """Return the record after which objective and violation no longer change."""
     last = next(
         (k for k in range(len(history) - 1, 0, -1) if history[k].objective != history[k - 1].objective), 0
     )
@@ -100,7 +100,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     inner = Switching(arguments.steps, 2e-3, longest=arguments.steps)
-    slow = IDCA(max_iter=arguments.outer, inner=inner, tol=-1.0)  # no step is too short for another
+    slow = IDCA(max_iter=arguments.outer, inner=inner, tol=-1.0)  # no step counts as too short
     table = []
     threadpool_limits(1)
     for load in (fetch_law_school, fetch_bank, fetch_a9a):

@@ -1,19 +1,20 @@
-"""How far the order of rows, columns and group names, or rounding, decides the outcome of an exact fit.
+"""How much the order of rows, columns and group names, or rounding, changes the result of an exact fit.
 
 Run ``python benchmarks/stability.py [--before DIR | --before-commit COMMIT]``; data files as in docs/data.md.
-The data sets are those of ``_unstable.py``, selected because searches that did not escalate failed on them.
-Each is fitted in its original order, under ``--permutations`` of rows, columns and group names, and with
+The data sets are those of ``_unstable.py``, selected because searches without escalation failed on them. Each
+is fitted in its original order, under ``--permutations`` of rows, columns and group names, and with
 ``--perturbations`` of its features by 1e-9, relative to their values; then ``fairness_path`` fits four
-limits. One process per data set and checkout measures everything, on one thread. Rows of data sets that
-``--problems`` leaves out stay in the record. The table has one row for each data set and checkout:
+limits. One process per data set and checkout measures everything on one thread. Data sets that ``--problems``
+excludes keep their rows in the record. The table has one row for each data set and checkout:
 
-- statuses, and none: how fits ended, and how many found no feasible model.
-- lowest, highest, spread: objectives of feasible fits, and their difference as a share of the *rise*, that of
-  the lowest objective of any fit in the record over the unconstrained one. excess: the median above that
-  lowest one, as a share of the rise.
+- statuses, and none: statuses of fits, and the number of fits without a feasible model.
+- lowest, highest, spread: objectives of feasible fits, and their difference relative to the *rise*, which is
+  the lowest objective of any fit in the record minus the unconstrained one. excess: the median above that
+  lowest one, relative to the rise.
 - CPU seconds: median of the fits; ratio: to those of the earlier checkout.
-- path: whether objectives never fall as limits become stricter, and every limit is met if a stricter one is.
-- bars missed: "status" if statuses differ, "objective" if the spread exceeds 2%, "none found" if a fit found
+- path: whether objectives never decrease as limits become stricter, and every limit is met if a stricter one
+  is.
+- bars missed: "status" if statuses differ, "objective" if the spread exceeds 2%, `none found` if a fit found
   no feasible model although the record has one at 0.9 of the limit, "path" if the path is not monotone.
 """
 
@@ -42,16 +43,16 @@ TITLE = "Exact fits of data in their original order, permuted, and perturbed"
 PATH_FACTORS = (2.0, 1.4, 1.0, 0.9)
 """Limits of a path, relative to that of the problem."""
 MAX_SPREAD = 0.02
-"""Share of the rise by which objectives may differ."""
+"""Largest difference of objectives, relative to the rise."""
 CLEARLY_FEASIBLE = 0.9
-"""Share of the limit: a problem with a known model of this gap has feasible models beyond doubt."""
+"""Fraction of the limit: a problem with a known model of this gap certainly has feasible models."""
 ROUNDING = 1e-12
-"""By how much a gap may exceed its limit, and, relative to it, an objective that of a stricter limit."""
+"""Tolerances of a gap over its limit, and, relative, of an objective over that of a stricter limit."""
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
 
 def variants(problem: Problem, arguments: argparse.Namespace) -> Iterator[Problem]:
-    """Yield the problem, and what should not differ from it."""
+    """Yield the problem and its variants, whose results should not differ."""
     yield problem
     for seed in range(arguments.permutations):
         yield problem.permute(seed)
@@ -60,7 +61,7 @@ def variants(problem: Problem, arguments: argparse.Namespace) -> Iterator[Proble
 
 
 def fit(problem: Problem, **settings: Any) -> dict[str, Any]:
-    """Fit at default settings but for those given, and describe the fit."""
+    """Fit at default settings except for those given, and describe the fit."""
     classifier = PartialFairClassifier(interval=problem.interval, max_gap=problem.max_gap, **settings)
     start = time.process_time()
     result = classifier.fit(problem.X, problem.y, sensitive_features=problem.groups).result_
@@ -93,7 +94,7 @@ def describe(result: Any, max_gap: float) -> dict[str, Any]:
 
 
 def measure(problem: Problem, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Make all fits of a problem with the package at hand."""
+    """Run all fits of a problem with the current package."""
     fit(replace(problem.head(300), max_gap=0.5))  # compiles
     return {
         "package": str(Path(partialfair.__file__).resolve()),
@@ -167,7 +168,7 @@ def _seconds(record: dict[str, Any]) -> float:
 
 
 def run(name: str, checkout: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return what a fresh process measured of a data set with the package of a checkout."""
+    """Return the results of a fresh process on a data set with the package of a checkout."""
     options = ["--measure", name]
     for option in ("permutations", "perturbations", "rows", "data"):
         if (value := getattr(arguments, option)) is not None:
@@ -206,7 +207,7 @@ def main() -> None:
             measured = {code: run(name, checkout, arguments) for code, checkout in checkouts.items()}
             added = [{"data": name, "commit": commits[row["code"]], **row} for row in summarize(measured)]
             rows = [row for row in rows if row["data"] != name] + added
-            # After every data set: an interruption loses one of them.
+            # Written after every data set, so that an interruption loses at most one.
             write("stability", TITLE, rows, arguments.out, seeds="number of the permutation or perturbation")
 
 

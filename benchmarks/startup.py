@@ -1,11 +1,11 @@
-"""CPU seconds of commands that compute next to nothing: what starting costs.
+"""CPU time of commands that compute almost nothing.
 
 Run ``python benchmarks/startup.py``, with ``--before DIR`` or ``--before-commit COMMIT`` to compare with an
 earlier checkout; results go to ``benchmarks/results/``. Every command runs ``--runs`` times in fresh
-processes, the two checkouts in turn so that both see the same load, after one run that compiles; medians are
-compared. The first run also writes bytecode, which installed packages have, even where the environment asks
-Python not to. Seconds of the user and of the system are added up, so that a busy machine counts little. The
-limits: 0.3 s for ``--version`` and ``--help``, 1.5 s for ``predict`` of 1,000 rows.
+processes, alternating between the two checkouts so that both run under the same load, after one run that
+compiles; medians are compared. The first run also writes bytecode, which installed packages have, even if the
+environment disables it. User and system time are added, so that other load has little influence. The limits
+are 0.3 s for ``--version`` and ``--help``, and 1.5 s for ``predict`` of 1,000 rows.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What the hook costs: a step of a ResNet-18 with constraints beside one without, on a GPU.
+"""Run time of a training step of a ResNet-18 with and without constraints, on a GPU.
 
 Run ``python benchmarks/torch_step.py [--out DIR]``. Random images of 128 px in bf16, channels last, AdamW;
-statistical parity on the band with 10 points, tangents refreshed every 20 steps, which are part of the time.
-Blocks of steps with and without the hook alternate, timed by CUDA events, and medians are compared; so are
-epochs of 16,000 rows. Another block runs under ``torch.cuda.set_sync_debug_mode("error")``: no step waits for
-the device.
+statistical parity on the interval with 10 points, with tangents refreshed every 20 steps, which are part of
+the time. Blocks of steps with and without the hook alternate. CUDA events measure their time, and medians are
+compared; so are epochs of 16,000 rows. Another block runs under ``torch.cuda.set_sync_debug_mode("error")``,
+to show that no step waits for the device.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BLOCK, BLOCKS, EPOCHS = 40, 15, 5
 
 
 class Steps:
-    """A network that is trained on random images, with the hook or without."""
+    """A network trained on random images, with the hook or without."""
 
     def __init__(self, batch: int, *, constrained: bool, cuda_graph: bool = True) -> None:
         torch.manual_seed(0)
@@ -66,7 +66,7 @@ class Steps:
                 self.fair.step()
 
     def timed(self, n_steps: int = BLOCK) -> float:
-        """Return milliseconds a step."""
+        """Return milliseconds per step."""
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
         self.run(n_steps)
@@ -76,7 +76,7 @@ class Steps:
 
 
 def measured(batch: int) -> dict[str, Any]:
-    """Compare steps of one size of batches."""
+    """Compare steps for one batch size."""
     free, held = (Steps(batch, constrained=constrained) for constrained in (False, True))
     held.run(N_ROWS // batch + 1)  # tangents exist after one pass
     for one in (free, held):

@@ -1,27 +1,28 @@
-"""Our trees beside fairlearn's reductions over the same trees, and FairGBM: `make bench-comparison`.
+"""`PartialFairTrees` compared with fairlearn's reductions over the same trees, and FairGBM.
 
-Run ``python benchmarks/tree_peers.py [--only law_school] [--splits 3] [--data DIR]``; it goes on where it was
-stopped (``--fresh`` begins anew). Data files as in docs/data.md. All get the same rows and grow trees of
-LightGBM with the same settings and as many of them: a plain model stops early on 15% of the training rows,
-and tells how many. Nobody uses the group at prediction. What is compared are scores; ThresholdOptimizer of
-fairlearn has none, and needs the group.
+Run ``make bench-comparison``, or
+``python benchmarks/tree_peers.py [--only law_school] [--splits 3] [--data DIR]``. It resumes after an
+interruption (``--fresh`` starts again). Data files as in docs/data.md. All libraries get the same rows and
+train LightGBM trees with the same settings and the same number, which a plain model determines by early
+stopping on 15% of the training rows. No model uses the group at prediction. Scores are compared;
+ThresholdOptimizer of fairlearn has none and needs the group.
 
-- ours: `PartialFairTrees`, one path of fits for each gap that is measured
-- fairlearn, ExponentiatedGradient: one fit for each bound, predictors averaged into a score as in engine.py
+- `ours`: `PartialFairTrees`, one path of fits for each measured gap
+- fairlearn, ExponentiatedGradient: one fit per bound, predictors averaged into a score as in engine.py
 - fairlearn, GridSearch: every predictor of three grids
-- FairGBM: tolerances and learning rates of multipliers, for each of its constraints; in its own environment
+- FairGBM: tolerances and learning rates of multipliers for each of its constraints, in its own environment
 
-Peers constrain decisions, the paper's gap is about scores, so there are lines for both. The gap of a line is
+The other libraries constrain decisions and the paper's gap concerns scores, so there are rows for both. Gaps:
 
 - pSP: partial statistical parity on the interval of the table, on either scale
-- decisions: how far selection rates at the score 0 differ, which fairlearn bounds
-- errors: how far rates of false or of true positives differ there, whichever more, which FairGBM bounds
+- decisions: difference of selection rates at the score 0, which fairlearn bounds
+- errors: the larger of the differences of false and of true positive rates there, which FairGBM bounds
 
-A line says by how much ours is better, in accuracy and in AUC, where test gaps are equal (as in trees.py),
-over the splits in which both have a model as fair; the first line of a gap says what ours has. The floor is
-the median test gap of random scores: lower levels are reached by luck alone. Frontiers begin with the model
-that has no constraint; others that decide worse than a constant are left out. The more models, the luckier
-the reading: peers have as many as ours, or more.
+A row has the gain of `PartialFairTrees` in accuracy and AUC at equal test gaps (as in trees.py), over the
+splits in which both have a model with at most that gap; the first row of a gap has its values. The floor is
+the median test gap of random scores: lower levels are reached only by chance. Frontiers begin with the
+unconstrained model; others whose decisions are worse than a constant are excluded. More models have a better
+chance of a high reading: the other libraries have at least as many as `PartialFairTrees`.
 """
 
 from __future__ import annotations
@@ -57,14 +58,14 @@ from trees import MAX_GAPS, N_RANDOM, ROWS, TREES
 
 DATA = ("law_school", "bank", "a9a", "adult")
 HELD_OUT, PATIENCE = 0.15, 20
-"""How `PartialFairTrees` stops early by default."""
+"""Default early stopping of `PartialFairTrees`."""
 BOUNDS = (0.2, 0.1, 0.05, 0.02, 0.01, 0.001)
-"""What ExponentiatedGradient is allowed, of selection rates."""
+"""Bounds of ExponentiatedGradient on selection rates."""
 MAX_ITER = 20
 GRID_SIZE, GRID_LIMITS = 11, (2.0, 0.5, 0.1)
-"""Grids of GridSearch: of the first, its default, most predictors on law school are worse than a constant."""
+"""Grids of GridSearch: with the first, its default, most predictors on law school lose to a constant."""
 TOLERANCES, MULTIPLIER_RATES = (0.1, 0.05, 0.02, 0.01, 0.0), (0.001, 0.01, 0.1, 1.0)
-"""Those of FairGBM, by default 0.01 and 0.1; where trees are many, multipliers that learn fast diverge."""
+"""Learning rates of FairGBM, by default 0.01 and 0.1; with many trees, high rates of multipliers diverge."""
 FAIRGBM_BOUNDS = {
     "FPR": "false positive rates at 0",
     "FNR": "false negative rates at 0",
@@ -82,19 +83,19 @@ _GAPS: dict[str, Callable[..., float]] = {
 
 @dataclass(frozen=True)
 class Aim:
-    """A gap that frontiers are read at, and that ours is asked for."""
+    """A gap at which frontiers are evaluated and which `PartialFairTrees` constrains."""
 
     constraint: str
     scale: str = "interval"
     everybody: bool = False
 
     def asked(self, tables: Tables) -> dict[str, Any]:
-        """Return where the gap is looked for, and how."""
+        """Return interval and settings of the gap."""
         return {"interval": (0.0, 1.0) if self.everybody else tables.interval, "gap_scale": self.scale}
 
     @property
     def max_gaps(self) -> tuple[float, ...]:
-        """Return what ours is allowed: of decisions, which are about shares of a group, as on that scale."""
+        """Return the limits of `PartialFairTrees`; decisions have those of the absolute scale."""
         return MAX_GAPS["absolute" if self.everybody else self.scale]
 
     def gap(self, scores: Any, test: Tables) -> float:
@@ -116,7 +117,7 @@ Answer = dict[str, Any]
 
 @dataclass(frozen=True)
 class Task:
-    """One split, and what is to be grown."""
+    """One split, with the base estimator."""
 
     train: Tables
     test: Tables
@@ -126,7 +127,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Model:
-    """What one model scores on the test rows, and what it took."""
+    """Test scores of one model, with its run time."""
 
     scores: Any
     seconds: float
@@ -139,13 +140,13 @@ class Way:
     Attributes
     ----------
     bounds
-        What it bounds.
+        The bounded quantity.
     settings
         Versions and settings, in one line.
     models
-        What it grows.
+        Function that trains the models.
     aims
-        Gaps that its models are judged by; ours has models for each of its own.
+        Gaps that evaluate the models; `PartialFairTrees` has models for each of its own.
     """
 
     bounds: str
@@ -156,7 +157,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Asked:
-    """Models of one split to be grown: all that the answer depends on."""
+    """Models of one split to train: all inputs of the result."""
 
     way: str
     settings: str
@@ -167,7 +168,7 @@ class Asked:
 
 
 def task_of(tables: Tables, n: int | None, leaves: int, seed: int) -> Task:
-    """Return a split, and a model with as many trees as early stopping finds."""
+    """Return a split, and a model with the number of trees that early stopping finds."""
     from lightgbm import early_stopping
 
     train, test = tables.parts(n, seed)
@@ -180,7 +181,7 @@ def task_of(tables: Tables, n: int | None, leaves: int, seed: int) -> Task:
 
 
 def without_constraint(task: Task) -> Model:
-    """Return LightGBM's own model."""
+    """Return LightGBM's unconstrained model."""
     start = time.perf_counter()
     model = task.model.fit(task.train.trees, task.train.y)
     seconds = time.perf_counter() - start
@@ -219,7 +220,7 @@ def exponentiated_gradient(task: Task) -> list[Model]:
 
 
 def grid_search(task: Task) -> list[Model]:
-    """Return the scores of all predictors of some grids, whichever fairlearn would take."""
+    """Return the scores of all predictors of some grids, not only of the one that fairlearn selects."""
     from fairlearn.reductions import DemographicParity, GridSearch
 
     models = []
@@ -253,7 +254,7 @@ def fairgbm(task: Task, python: Path, kind: str) -> list[Model]:
 
 
 def our_ways(aims: list[str]) -> dict[str, Way]:
-    """Return ours, once for each gap."""
+    """Return `PartialFairTrees`, once for each gap."""
     versions = f"partialfair {version('partialfair')}, lightgbm {version('lightgbm')}"
     ways = {}
     for name in aims:
@@ -264,7 +265,7 @@ def our_ways(aims: list[str]) -> dict[str, Way]:
 
 
 def peer_ways(libraries: list[str], python: Path) -> dict[str, Way]:
-    """Return the ways of other libraries; one that is missing ends the run before it begins."""
+    """Return the methods of other libraries; a missing library ends the run at its start."""
     ways = {}
     if "fairlearn" in libraries:
         versions = f"fairlearn {version('fairlearn')}, lightgbm {version('lightgbm')}"
@@ -291,7 +292,7 @@ def _listed(values: tuple[float, ...]) -> str:
 
 
 def frontier_of(models: list[Model], aim: Aim, test: Tables) -> Frontier:
-    """Return gap, accuracy and AUC of the first model, and of those that decide no worse than a constant."""
+    """Return gap, accuracy and AUC of the first model and of models not worse than a constant."""
     positive = test.y == 1
     points = [
         {
@@ -306,13 +307,13 @@ def frontier_of(models: list[Model], aim: Aim, test: Tables) -> Frontier:
 
 
 def floor(aim: Aim, test: Tables) -> float:
-    """Return the median test gap of scores that know nothing of anybody."""
+    """Return the median test gap of random scores."""
     drawn = np.random.default_rng(0).standard_normal((N_RANDOM, len(test.y)))
     return float(np.median([aim.gap(scores, test) for scores in drawn]))
 
 
 def answered(way: Way, task: Task, plain: Model) -> Answer:
-    """Grow the models of a way, and judge them."""
+    """Train the models of a method, and evaluate them."""
     models = [plain, *way.models(task)]
     return {
         "trees": task.model.n_estimators,
@@ -324,7 +325,7 @@ def answered(way: Way, task: Task, plain: Model) -> Answer:
 
 
 def shown(asked: Asked, answer: Answer) -> str:
-    """Return what was found: gap:accuracy/AUC of the models, fairest first."""
+    """Return gap:accuracy/AUC of the models, in order of their gaps."""
     what = f"{asked.table}, split {asked.split}: {asked.way}, {answer['trees']} trees"
     lines = [f"{what}, {answer['models']} models in {answer['seconds']:.0f} s"]
     for aim, frontier in answer["frontiers"].items():
@@ -337,7 +338,7 @@ def shown(asked: Asked, answer: Answer) -> str:
 def rows_of(
     table: str, aims: list[str], ways: dict[str, Way], answers: dict[str, list[Answer]]
 ) -> Iterator[Any]:
-    """Yield the lines of a table, given what is known of every way, split by split."""
+    """Yield the rows of a table, given the results of every method, split by split."""
     for aim in aims:
         frontiers = {
             name: [answer["frontiers"][aim] for answer in answers[name]]
@@ -368,7 +369,7 @@ def _levels_of(splits: list[Frontier]) -> dict[str, str]:
 
 
 def _told_of(name: str, aim: str, ways: dict[str, Way], answers: dict[str, list[Answer]]) -> dict[str, Any]:
-    """Return what a frontier is made of, how far it reaches and what it took."""
+    """Return the number of models of a frontier, its range and its run time."""
     way, own = ways[name], answers[name]
     frontiers = [answer["frontiers"][aim] for answer in own]
     least = (min(point["gap"] for point in points) for points in frontiers)
@@ -385,7 +386,7 @@ def _told_of(name: str, aim: str, ways: dict[str, Way], answers: dict[str, list[
 
 
 def main() -> None:
-    """Measure what is not known yet, and write it down at once."""
+    """Measure missing results, and record each at once."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", nargs="*", default=list(DATA), choices=DATA)
     parser.add_argument("--aims", nargs="*", default=list(AIMS), choices=list(AIMS), help="gaps to measure")
@@ -394,7 +395,7 @@ def main() -> None:
     parser.add_argument("--leaves", type=int, default=8, help="of each tree")
     parser.add_argument("--fairgbm", type=Path, default=FAIRGBM, help="Python that can import FairGBM")
     parser.add_argument("--data", type=Path, default=None, help="directory of the data files")
-    parser.add_argument("--fresh", action="store_true", help="forget what an earlier run measured")
+    parser.add_argument("--fresh", action="store_true", help="discard the results of an earlier run")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -423,7 +424,7 @@ def main() -> None:
 def _measured(
     missing: dict[str, Asked], ways: dict[str, Way], folder: Path | None, begun: Path
 ) -> dict[Asked, Answer]:
-    """Grow and judge what is missing of a split, and write it down."""
+    """Train and evaluate missing models of a split, and record the results."""
     if not missing:
         return {}
     first = next(iter(missing.values()))
@@ -440,7 +441,7 @@ def _measured(
 
 
 def _known(begun: Path) -> dict[Asked, Answer]:
-    """Return what was measured before."""
+    """Return the results of an earlier run."""
     if not begun.exists():
         return {}
     lines = (json.loads(line) for line in begun.read_text().splitlines())

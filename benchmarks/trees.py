@@ -1,21 +1,21 @@
-"""Trees beside linear models at equal test fairness, without the group at prediction; and what they cost.
+"""Trees compared with linear models at equal test gaps; run time and memory of refits.
 
-Run ``python benchmarks/trees.py [--only TEXT] [--splits 5] [--data DIR]``; it goes on where it was stopped
-(``--fresh`` begins anew). Data files as in docs/data.md. Every frontier of a table, a scale and a split is
-measured in a process of its own, cheap tables first, and written down at once.
+Run ``python benchmarks/trees.py [--only TEXT] [--splits 5] [--data DIR]``. It resumes after an interruption
+(``--fresh`` starts again). Data files as in docs/data.md. No model uses the group at prediction. Every
+frontier of a table, a scale and a split has its own process, fast tables first, and is recorded at once.
 
-- linear: paths of linear models and of trees from loose to strict, whose test accuracies and AUCs are read at
-  the same test gaps. The bars: accuracy nowhere below that of linear models by more than a standard error,
-  everywhere .003 above on at least three tables, and the AUC above on all.
-- settings: trees that are grown with LightGBM's own settings, beside `SAMPLED`, which the others have
-- alpha: the same trees with ``alpha="auto"``, beside the default
-- rows: refits on the rows that the trees were grown on, beside refits on other rows
-- speed: a refit of 300 trees of 31 leaves on 30,000 rows, at most 30 s; with LightGBM's settings, and sampled
-- memory: one of 100 trees of 31 leaves on 1.5 million rows of ACS, at most 3 GiB for the whole process
+- linear: paths of linear models and of trees from loose to strict, whose test accuracies and AUCs are
+  compared at equal test gaps. The limits: no accuracy is below that of linear models by more than a standard
+  error, accuracies on at least three tables are everywhere higher by 0.003, and the AUC is higher on all.
+- settings: trees with LightGBM's defaults, compared with `SAMPLED`, the settings of the other rows
+- alpha: the same trees with ``alpha="auto"``, compared with the default
+- rows: refits on the rows on which the trees were trained, compared with refits on other rows
+- speed: a refit of 300 trees of 31 leaves on 30,000 rows, at most 30 s; with LightGBM's defaults, and sampled
+- memory: a refit of 100 trees of 31 leaves on 1.5 million rows of ACS, at most 3 GiB for the whole process
 
-A level counts where both frontiers have a model as fair in at least half of the splits. The floor is the
-median test gap of random scores, which are fair: lower levels are reached by luck alone, however strict the
-models that are asked for, and the strictest ones ask for less than the floor on every table.
+A level counts if both frontiers have a model with at most that gap in at least half of the splits. The floor
+is the median test gap of random scores, whose true gap is 0: lower levels are reached only by chance, however
+strict the constraints are. The smallest limits are below the floor on every table.
 """
 
 from __future__ import annotations
@@ -46,29 +46,29 @@ from partialfair.trees.ensembles import ensemble_of
 
 MAX_GAPS = {"interval": (0.4, 0.3, 0.2, 0.1, 0.05, 0.02), "absolute": (0.3, 0.2, 0.1, 0.05, 0.02, 0.01)}
 ROWS = {"law_school": None, "bank": None, "a9a": None, "adult": None, "acs_income": 300_000}
-"""Rows of each table, None for all, cheap tables first; a fifth of them are for testing."""
+"""Number of rows by table, None for all, fast tables first; a fifth of them are test rows."""
 N_RANDOM = 50
-"""Random scorings whose test gaps the floor is the median of."""
+"""Number of random scores of which the floor is the median gap."""
 TREES = 500
-"""Early stopping leaves fewer."""
+"""Largest number of trees; early stopping leaves fewer."""
 
 Answer = dict[str, Any]
 Row = tuple[str, str, str]
-"""Question, table and scale."""
+"""Comparison, table and scale."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One thing to measure: all that the answer depends on.
+    """One measurement: all inputs of its result.
 
     Attributes
     ----------
     what
-        The models of a path, or the cost that is measured.
+        The models of a path, or the measured run time or memory.
     rows
-        How many are drawn; None for all.
+        Number of rows that are drawn; None for all.
     max_gaps
-        What models are asked for, from loose to strict.
+        Limits of the models, from loose to strict.
     """
 
     what: str
@@ -82,7 +82,7 @@ class Asked:
 
     @classmethod
     def from_dict(cls, told: dict[str, Any]) -> Asked:
-        """Return what JSON holds."""
+        """Return the measurement as a JSON object."""
         return cls(**{**told, "max_gaps": tuple(told["max_gaps"])})
 
     def __str__(self) -> str:
@@ -95,7 +95,7 @@ COSTS = {
     "memory": Asked("memory", "acs_income", "interval", 0, 1_500_000, 100, 31, (0.1,)),
 }
 COST_SETTINGS: dict[str, dict[str, Any]] = {"speed": {}, "speed, sampled": SAMPLED, "memory": {}}
-"""Of the trees that are grown to be refitted."""
+"""Settings of the trees before the refit."""
 SPEED_BAR = ("seconds of the refit", 30.0)
 BARS = {"speed": SPEED_BAR, "speed, sampled": SPEED_BAR, "memory": ("peak GiB", 3.0)}
 COMPARED = {
@@ -104,11 +104,11 @@ COMPARED = {
     "alpha": ("trees", "trees, alpha chosen"),
     "rows": ("trees, other rows", "trees"),
 }
-"""Whose frontiers are compared."""
+"""The two frontiers of a comparison."""
 
 
 def plan(splits: int, leaves: int) -> dict[Row, list[Asked]]:
-    """Return all that the rows of the tables need, in the order in which it is measured."""
+    """Return all measurements of the tables, in their order."""
     every = {(name, asked.table, asked.scale): [asked] for name, asked in COSTS.items()}
     for question, sides in COMPARED.items():
         for table, rows in ROWS.items():
@@ -150,7 +150,7 @@ def frontier(estimator: Any, form: str, train: Tables, test: Tables, asked: Aske
 
 
 def floor(test: Tables, scale: str) -> float:
-    """Return the median test gap of scores that know nothing of anybody."""
+    """Return the median test gap of random scores."""
     settings = {"sensitive_features": test.groups, "interval": test.interval, "gap_scale": scale}
     drawn = np.random.default_rng(0).random((N_RANDOM, len(test.y)))
     return float(np.median([partial_statistical_parity_difference(None, one, **settings) for one in drawn]))
@@ -162,30 +162,30 @@ def of_linear(train: Tables, test: Tables, asked: Asked) -> Frontier:
 
 
 def sampled(asked: Asked) -> Any:
-    """Return what is grown, of trees that each see some of the columns and of the rows."""
+    """Return the base estimator whose trees each use a sample of columns and rows."""
     return grower(asked.trees, asked.leaves, asked.split, **SAMPLED)
 
 
 def of_trees(train: Tables, test: Tables, asked: Asked) -> Frontier:
-    """Return the frontier of trees that are refitted on all rows, most of which they were grown on."""
+    """Return the frontier of trees that are refitted on all rows, including their training rows."""
     trees = PartialFairTrees(sampled(asked))
     return frontier(trees, "trees", train, test, asked)
 
 
 def of_own_settings(train: Tables, test: Tables, asked: Asked) -> Frontier:
-    """Return the frontier of trees that are grown as LightGBM does if it is told nothing."""
+    """Return the frontier of trees with LightGBM's defaults."""
     trees = PartialFairTrees(grower(asked.trees, asked.leaves, asked.split))
     return frontier(trees, "trees", train, test, asked)
 
 
 def of_chosen_alpha(train: Tables, test: Tables, asked: Asked) -> Frontier:
-    """Return the frontier of the same trees with the alpha that some of the rows choose."""
+    """Return the frontier of the same trees with an alpha that held-out rows select."""
     trees = PartialFairTrees(sampled(asked), alpha="auto")
     return frontier(trees, "trees", train, test, asked)
 
 
 def of_other_rows(train: Tables, test: Tables, asked: Asked) -> Frontier:
-    """Return the frontier of trees that are grown on one half of the rows and refitted on the other."""
+    """Return the frontier of trees that are trained on one half of the rows and refitted on the other."""
     from lightgbm import early_stopping
 
     half = len(train.y) // 2
@@ -197,7 +197,7 @@ def of_other_rows(train: Tables, test: Tables, asked: Asked) -> Frontier:
 
 
 def cost(tables: Tables, asked: Asked) -> Answer:
-    """Measure one refit: seconds of its parts, and the peak memory of the process."""
+    """Measure one refit: seconds of its steps, and the peak memory of the process."""
     rows = np.random.default_rng(asked.split).permutation(len(tables.y))[: asked.rows]
     people = tables.take(rows)
     peak_before = _peak()
@@ -228,7 +228,7 @@ def cost(tables: Tables, asked: Asked) -> Answer:
 
 
 def _peak() -> float:
-    """Return the most memory that this process has had, in GiB (Linux counts KiB)."""
+    """Return the peak memory of this process in GiB (Linux counts KiB)."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
@@ -242,7 +242,7 @@ FRONTIERS: dict[str, Callable[[Tables, Tables, Asked], Frontier]] = {
 
 
 def answered(asked: Asked, folder: Path | None) -> Answer:
-    """Measure one thing."""
+    """Run one measurement."""
     warnings.simplefilter("ignore")
     tables = load_tables(asked.table, folder)
     if asked.what in COSTS:
@@ -261,7 +261,7 @@ class Compared:
 
     @classmethod
     def of(cls, needed: list[Asked], known: dict[Asked, Answer]) -> Compared:
-        """Return what is known, of the splits in which both frontiers are."""
+        """Return the results of the splits in which both frontiers are known."""
         by_split: dict[int, list[Answer]] = {}
         for asked in needed:
             if asked in known:
@@ -277,14 +277,14 @@ class Compared:
 
     @property
     def shown_seconds(self) -> str:
-        """What the paths took on average."""
+        """Mean run time of the paths."""
         sides = (self.before, self.after)
         means = (np.mean([sum(point["seconds"] for point in one) for one in side]) for side in sides)
         return " / ".join(f"{mean:.0f}" for mean in means)
 
 
 def lines_of(row: Row, both: Compared) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a row: by how much the second is better at every level."""
+    """Yield the gains of the second frontier at every level."""
     question, table, scale = row
     for measure in MEASURES:
         yield {
@@ -300,7 +300,7 @@ def lines_of(row: Row, both: Compared) -> Iterator[dict[str, Any]]:
 
 
 def judged(rows: dict[Row, Compared]) -> list[dict[str, Any]]:
-    """Return for every table and scale whether trees clear the bars, and how many tables do."""
+    """Return, for every table and scale, whether trees meet the limits, and how many tables do."""
     lines, verdicts = [], {}
     for (question, table, scale), both in rows.items():
         if question == "linear":
@@ -312,7 +312,7 @@ def judged(rows: dict[Row, Compared]) -> list[dict[str, Any]]:
 
 
 def costs(known: dict[Asked, Answer]) -> list[dict[str, Any]]:
-    """Return what was measured of single refits, and whether it clears the bars."""
+    """Return the measurements of single refits, and whether they meet the limits."""
     lines = []
     for name, asked in COSTS.items():
         if asked in known:
@@ -330,7 +330,7 @@ def costs(known: dict[Asked, Answer]) -> list[dict[str, Any]]:
 
 
 def write_tables(every: dict[Row, list[Asked]], known: dict[Asked, Answer], out: Path) -> None:
-    """Write what is known of what is asked."""
+    """Write the known results of the selected measurements."""
     found = {row: Compared.of(needed, known) for row, needed in every.items() if row[0] in COMPARED}
     rows = {row: both for row, both in found.items() if both.before}
     tables = {
@@ -344,7 +344,7 @@ def write_tables(every: dict[Row, list[Asked]], known: dict[Asked, Answer], out:
 
 
 def main() -> None:
-    """Measure what is not known yet, and write it down at once."""
+    """Run missing measurements, and record each at once."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument(
         "--only", default="", help="rows that hold this text, such as 'linear law_school interval' or 'speed'"
@@ -352,9 +352,9 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--leaves", type=int, default=8, help="of each tree")
     parser.add_argument("--data", type=Path, default=None, help="directory of the data files")
-    parser.add_argument("--fresh", action="store_true", help="forget what an earlier run measured of them")
+    parser.add_argument("--fresh", action="store_true", help="discard their results of an earlier run")
     parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--one", help="one thing to measure, as JSON")
+    parser.add_argument("--one", help="one measurement, as JSON")
     arguments = parser.parse_args()
     if arguments.one is not None:
         answer = answered(Asked.from_dict(json.loads(arguments.one)), arguments.data)
@@ -378,14 +378,14 @@ def main() -> None:
 
 
 def _measured(asked: Asked, folder: Path | None) -> Answer:
-    """Measure one thing in a process of its own."""
+    """Run one measurement in its own process."""
     data = [] if folder is None else ["--data", str(folder)]
     answer = answer_of(__file__, ["--one", json.dumps(asdict(asked)), *data], ROOT, str(asked))
     return {key: value for key, value in answer.items() if key != "package"}
 
 
 def _write_down(answers: dict[Asked, Answer], begun: Path, mode: str) -> None:
-    """Write answers down, a line each."""
+    """Record results, one line each."""
     begun.parent.mkdir(parents=True, exist_ok=True)
     with begun.open(mode) as lines:
         for asked, answer in answers.items():
@@ -393,7 +393,7 @@ def _write_down(answers: dict[Asked, Answer], begun: Path, mode: str) -> None:
 
 
 def _known(begun: Path) -> dict[Asked, Answer]:
-    """Return what was measured before."""
+    """Return the results of an earlier run."""
     if not begun.exists():
         return {}
     lines = (json.loads(line) for line in begun.read_text().splitlines())

@@ -23,7 +23,7 @@ COLUMNS = [
     *("relationship", "race", "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country"),
     "income",
 ]
-# A survey weight, which is no property of a person, and a second code of `education`.
+# A survey weight, which does not describe a person, and a second code of `education`.
 LEFT_OUT = ["fnlwgt", "education-num"]
 
 NOTICE = f"""\
@@ -43,7 +43,7 @@ def main(directory: Path) -> None:
 
 
 def sample_text(directory: Path) -> str:
-    """Return the CSV file of the sample, its notice first."""
+    """Return the CSV file of the sample, which begins with its notice."""
     sample = draw_rows(directory)
     return NOTICE + sample.assign(score=score_out_of_fold(sample).round(5)).to_csv(index=False)
 
@@ -63,7 +63,7 @@ def read_part(directory: Path, name: str, n_comments: int) -> pd.DataFrame:
 
 
 def score_out_of_fold(sample: pd.DataFrame) -> np.ndarray:
-    """Return the probability of a high income that a model which has not seen the row gives it."""
+    """Return out-of-fold probabilities of a high income."""
     model = make_pipeline(
         make_column_transformer(
             (StandardScaler(), make_column_selector(dtype_include="number")),

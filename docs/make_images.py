@@ -23,7 +23,7 @@ GREY = "#4D4D4D"
 
 
 def main(directory: Path) -> None:
-    """Draw all."""
+    """Draw all figures."""
     draw_before_and_after(directory / "before_and_after.png")
     draw_frontier(directory / "frontier.png")
     draw_score_space(directory / "score_space.png")
@@ -49,7 +49,7 @@ def draw_before_and_after(file: Path) -> None:
 
 
 def draw_frontier(file: Path) -> None:
-    """Trace the path of the page's example, with more gaps than it has."""
+    """Draw the path of the example in choosing.md, with more limits."""
     data, new = make_admissions(3000), make_admissions(6000, seed=1)
     columns = pd.get_dummies(data.X, dtype=float)
 
@@ -70,7 +70,7 @@ def draw_frontier(file: Path) -> None:
 
 
 def draw_score_space(file: Path) -> None:
-    """Draw how reductions reach all rows, and how their answers become one."""
+    """Draw how reductions are evaluated on all shards and combined."""
     figure, ax = plt.subplots(figsize=(10, 6.2), layout="constrained")
     ax.set(xlim=(0, 100), ylim=(0, 62))
     ax.axis("off")
@@ -78,17 +78,17 @@ def draw_score_space(file: Path) -> None:
     _box(ax, (36, 50, 28, 10), "Problem.reduce(…)\none call = one pass, counted", GREY)
     _box(ax, (78, 50, 20, 10), "Ranks, Counts\nthresholds, exact gaps", GREY)
     _arrow(ax, (22, 56.5), (36, 56.5))
-    _note(ax, (29, 59.3), "values, gradients,\nHessians, kinks?")
+    _note(ax, (29, 59.3), "values, gradients,\nHessians, kinks")
     _arrow(ax, (36, 52.5), (22, 52.5))
-    _note(ax, (29, 49.7), "answers: no array\nof n rows")
-    # The shards behind the first hold other rows, and the same is done in them.
+    _note(ax, (29, 49.7), "results, without\narrays of n rows")
+    # The shards behind the first have other rows and the same operations.
     for shift in (3.0, 1.5, 0.0):
         _box(ax, (2 + shift, 3 + shift, 92, 34), "", GREY, fill="white")
-    _note(ax, (4, 34.2), "shard: some rows, in a thread or on a worker", "left", GREY)
+    _note(ax, (4, 34.2), "shard: a subset of the rows, in a thread or on a worker", "left", GREY)
     _box(ax, (5, 13.25, 16, 11), "model\ns = scores(w)", BLUE)
     _box(ax, (33, 21.5, 29, 10), "loss\nscores, targets, shares", ORANGE)
     _box(ax, (33, 6, 29, 10), "atoms of constraints\nscores, members, θ", ORANGE)
-    _note(ax, (47.5, 18.75), "formulas: no rows of their own, no model", colour=ORANGE)
+    _note(ax, (47.5, 18.75), "formulas: functions of scores", colour=ORANGE)
     _box(ax, (74, 13.25, 18, 11), "model\nJᵀv, JᵀC = vjp(w, C)", BLUE)
     _arrow(ax, (21, 21), (33, 26.5))
     _arrow(ax, (21, 16.5), (33, 11))
@@ -100,7 +100,7 @@ def draw_score_space(file: Path) -> None:
     _arrow(ax, (44, 50), (44, 40.2))
     _note(ax, (43, 45.1), "w, θ, reductions", "right")
     _arrow(ax, (56, 40.2), (56, 50), GREEN)
-    _note(ax, (57, 45.1), "answers, combined", "left")
+    _note(ax, (57, 45.1), "results, combined", "left")
     _arrow(ax, (88, 40.2), (88, 50))
     _note(ax, (87, 45.1), "scores by rank", "right")
     figure.savefig(file, dpi=110)

@@ -36,7 +36,7 @@ def draw_layers() -> str:
 
 
 def replace_drawing(page: str) -> str:
-    """Return a page with the drawing as it is now."""
+    """Return a page with the current drawing."""
     return re.sub(
         r"```mermaid\nflowchart TB\n.*?```", lambda _: draw_layers(), page, count=1, flags=re.DOTALL
     )

@@ -1,9 +1,8 @@
-"""Put a reproduction of the paper among the pages: ``python docs/make_reproduction.py RESULTS [NAME]``.
+"""Copy a reproduction of the paper to the docs: ``python docs/make_reproduction.py RESULTS [NAME]``.
 
-RESULTS is where ``partialfair reproduce all --report --out RESULTS`` wrote its report and figures. The page
-is NAME.md, reproduction.md by default. That of Figure 12, whose networks want a GPU, is
-reproduction_faces.md, of ``benchmarks/celeba.py store RESULTS`` and
-``partialfair reproduce fig12 --report --out RESULTS``.
+RESULTS is the directory of ``partialfair reproduce all --report --out RESULTS``. The page is NAME.md, by
+default reproduction.md. For Figure 12, whose networks need a GPU, NAME is reproduction_faces, and RESULTS
+comes from ``benchmarks/celeba.py store RESULTS`` and ``partialfair reproduce fig12 --report --out RESULTS``.
 """
 
 import io
@@ -17,7 +16,7 @@ COLOURS = 128
 
 
 def main(results: Path, directory: Path, name: str = "reproduction") -> None:
-    """Copy the report, and the figures that it shows with fewer colours."""
+    """Copy the report, and its figures with fewer colors."""
     images = directory / "images" / "reproduction"
     images.mkdir(parents=True, exist_ok=True)
     text = (results / "report.md").read_text()

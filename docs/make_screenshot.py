@@ -1,4 +1,4 @@
-"""Run the demo, photograph its page and keep its pictures: ``python docs/make_screenshot.py [DIRECTORY]``.
+"""Draw the images of the demo and of its report: ``python docs/make_screenshot.py [DIRECTORY]``.
 
 Needs Chromium.
 """
@@ -16,7 +16,7 @@ PICTURES = ("rank_curves.png", "unfairness_map.png", "frontier.png")
 
 
 def main(directory: Path) -> None:
-    """Run the demo in a directory that is thrown away, and keep what the docs show of it."""
+    """Run the demo in a temporary directory, and copy the images of the docs."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     with tempfile.TemporaryDirectory() as made, sync_playwright() as driver:
         subprocess.run([*COMMAND, "demo", "--out", made], check=True)

@@ -69,7 +69,7 @@ def test_an_environment_without_fairgbm_is_refused_in_one_sentence(python, tmp_p
     (tmp_path / "fairgbm.py").write_text("raise ImportError")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(
-        SystemExit, match="cannot import FairGBM: `make bench-comparison` makes that environment"
+        SystemExit, match="cannot import FairGBM: `make bench-comparison` creates that environment"
     ):
         _fairgbm.versions_of(Path(python))
 

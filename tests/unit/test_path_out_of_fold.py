@@ -103,8 +103,8 @@ def test_what_is_shown_says_what_it_is(path):
     frame = path.to_frame()
     assert frame["folds_satisfied"].isna().all()  # nothing was promised
     axes = path.plot()
-    assert "out of fold" in axes.get_xlabel()
-    assert "out of fold" in axes.get_ylabel()
+    assert "out-of-fold rows" in axes.get_xlabel()
+    assert "out-of-fold rows" in axes.get_ylabel()
     plt.close("all")
     for shown in (str(path), path.to_html()):
         assert "600 rows out of fold" in shown

@@ -129,8 +129,8 @@ class TestRankCurve:
 
     def test_the_first_group_is_the_reference_unless_named(self):
         ax = draw_curve(*people())
-        assert ax.get_xlabel().startswith("share of g00 above")
-        assert ax.get_ylabel() == "share of g01 above it"
+        assert ax.get_xlabel().startswith("proportion of g00 above")
+        assert ax.get_ylabel() == "proportion of g01 above it"
         with pytest.raises(InputError, match="'g09' is not one of the groups"):
             draw_curve(*people(), reference="g09")
 
@@ -397,8 +397,8 @@ class Points:
                 "gap": gaps,
                 "ci_low": np.maximum(gaps - 0.05, 0),
                 "ci_high": gaps + 0.05,
-                "score": self.scores,
-                "score_error": 0.01,
+                "accuracy": self.scores,
+                "accuracy_se": 0.01,
                 "max_gap": [0.01 * (k + 1) for k in range(gaps.size)],
                 "alpha": np.resize(self.alphas, gaps.size),
             }
@@ -449,8 +449,9 @@ def test_where_lower_is_better_pictures_say_so_and_keep_the_users_units():
     risks = 10.0 - scores
     lower = {"sensitive_features": groups, "higher_is_better": False}
     curve = plot_rank_curve(rank_curve(risks, **lower), interval=(0.1, 0.4))
-    assert curve.get_xlabel() == "share of g00 below the threshold\n(rank from the best, the lowest score)"
-    assert curve.get_ylabel() == "share of g01 below it"
+    label = "proportion of g00 below the threshold\n(rank from the best, the lowest score)"
+    assert curve.get_xlabel() == label
+    assert curve.get_ylabel() == "proportion of g01 below it"
     unfairness = plot_unfairness_map(unfairness_map(risks, n_grid=20, **lower))
     assert "(from the best, the lowest score)" in unfairness.get_xlabel()
     axes = plot_score_densities(risks, interval=(0.1, 0.4), threshold=9.0, **lower)

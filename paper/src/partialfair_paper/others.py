@@ -122,8 +122,8 @@ class WithoutProxies(_WholeRange):
         """Drop the columns that are most correlated with the group, and fit without a constraint."""
         assert run.tolerance is not None
         correlations = _correlations(parts.train)
-        n_kept = correlations.size - int(run.tolerance * correlations.size)
-        columns = np.sort(np.argsort(correlations)[:n_kept])
+        n_columns = correlations.size - int(run.tolerance * correlations.size)
+        columns = np.sort(np.argsort(correlations)[:n_columns])
 
         def drop_columns(part: Part) -> Part:
             return replace(part, X=part.X[:, columns])

@@ -54,10 +54,9 @@ def plot_path(
         limits = np.array([gaps - lines["ci_low"], lines["ci_high"] - gaps])
         look |= {"color": color, "label": f"alpha = {alpha:g}" if several else None}
         ax.errorbar(gaps, lines[path.scoring], xerr=limits, yerr=lines[f"{path.scoring}_se"], **look)
-    ax.set_xlabel(
-        f"gap on rows {path.evaluated_on} ({short_percent(confidence)} intervals)\nnumbers: max_gap"
-    )
-    ax.set_ylabel(f"{path.scoring.replace('_', ' ')} on rows {path.evaluated_on}")
+    rows = f"{path.evaluated_on.replace(' ', '-')} rows"
+    ax.set_xlabel(f"gap on {rows} ({short_percent(confidence)} intervals)\nnumbers: max_gap")
+    ax.set_ylabel(f"{path.scoring.replace('_', ' ')} on {rows}")
     ax.set_xlim(left=0)
     if several:
         ax.legend(frameon=False)

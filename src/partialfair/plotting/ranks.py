@@ -76,8 +76,8 @@ def plot_rank_curve(
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     side, start = ("above", "top") if curve.higher_is_better else ("below", "best, the lowest score")
     reference_name = safe_name(curve.labels[position])
-    ax.set_xlabel(f"share of {reference_name} {side} the threshold\n(rank from the {start})")
-    ax.set_ylabel(f"share of {'each other group' if len(others) > 1 else names[others[0]]} {side} it")
+    ax.set_xlabel(f"proportion of {reference_name} {side} the threshold\n(rank from the {start})")
+    ax.set_ylabel(f"proportion of {'each other group' if len(others) > 1 else names[others[0]]} {side} it")
     note = f"({hidden} groups nearer to the diagonal not drawn)" if hidden else ""
     set_title(ax, title or "Rank curve", note)
     for which in ("x", "y"):
