@@ -14,7 +14,8 @@ from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
 from _earlier import import_moved
-from partialfair.datasets import Dataset, fetch_a9a, fetch_acs_income, fetch_bank, fetch_law_school
+from partialfair.datasets import fetch_a9a, fetch_acs_income, fetch_bank, fetch_law_school
+from partialfair.datasets.task import Dataset
 
 CategoricalCodes = import_moved("CategoricalCodes")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from partialfair.constraints import ConstraintBlock
+from partialfair.constraints.block import ConstraintBlock
 from partialfair.optimization.problems import InMemoryRows, Problem, ShardRows
 from partialfair.optimization.solvers import Newton
 

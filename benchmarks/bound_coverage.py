@@ -54,11 +54,11 @@ def measured(case: Case, number: int, n_draws: int, *, earlier: bool) -> Row:
         rng = np.random.default_rng([number, draw])
         row = line_of(case, rng, 0.90 if earlier else NOMINAL, N_RESAMPLES)
         if earlier:
-            excess.append(row.high - truth)
+            excess.append(row.ci_high - truth)
             continue
         slack = 1e-9
         held += [
-            row.low - slack <= truth <= row.high + slack,
+            row.ci_low - slack <= truth <= row.ci_high + slack,
             row.at_least <= truth + slack,
             row.at_most >= truth - slack,
         ]
@@ -81,9 +81,9 @@ def measured_few(case: FewSelected, number: int, n_draws: int) -> Row:
     lines, truth, slack = [case.line_of(count) for count in counts], case.true_gap, 1e-9
     missed = {
         "at most": [row.at_most < truth - slack for row in lines],
-        "high": [row.high < truth - slack for row in lines],
+        "high": [row.ci_high < truth - slack for row in lines],
         "at least": [row.at_least > truth + slack for row in lines],
-        "low": [row.low > truth + slack for row in lines],
+        "low": [row.ci_low > truth + slack for row in lines],
     }
     excess = float(np.average([row.at_most - truth for row in lines], weights=times))
     return {

@@ -36,7 +36,7 @@ from _record import RESULTS, write
 from partialfair import PartialFairClassifier
 from partialfair.data.categoricals import CategoricalCodes
 from partialfair.data.groups import encode_groups
-from partialfair.datasets import Dataset
+from partialfair.datasets.task import Dataset
 from partialfair.metrics import (
     partial_demographic_parity_difference,
     partial_statistical_parity_difference,

@@ -27,13 +27,9 @@ from scipy import special, stats
 
 from _holm import n_below
 from _record import RESULTS, write
-from partialfair.metrics import (
-    GapComparison,
-    GapDifference,
-    choose_interval,
-    compare_gaps,
-    fairness_report,
-)
+from partialfair.metrics import compare_gaps, fairness_report
+from partialfair.metrics.choice import choose_interval
+from partialfair.metrics.paired import GapComparison, GapDifference
 from partialfair.utils.typing import Floats, GapScale, Ints
 
 BAR, CHOSEN_BAR = 0.94, 0.035
@@ -94,7 +90,7 @@ class Pair:
             for score in scores
         )
         same = self.shifts[0] == self.shifts[1]
-        return {row.metric: 0.0 if same else gap_b[row.metric].value - row.value for row in gap_a.rows}
+        return {row.metric: 0.0 if same else gap_b[row.metric].gap - row.gap for row in gap_a.metrics}
 
 
 @dataclass(frozen=True)
@@ -282,8 +278,8 @@ def paired(name: str, pair: Pair, n_draws: int) -> list[Row]:
     found: dict[str, list[tuple[float, float]]] = {metric: [] for metric in truths}
     for draw in range(n_draws):
         # Samples with too few positives or negatives inside have no line of some metrics.
-        for row in pair.compared(np.random.default_rng([1, draw])).rows:
-            found[row.metric].append((row.low, row.high))
+        for row in pair.compared(np.random.default_rng([1, draw])).metrics:
+            found[row.metric].append((row.ci_low, row.ci_high))
     return [
         {
             "models": name,
@@ -304,10 +300,10 @@ def equal_gaps(name: str, models: Profiles, gap_scale: GapScale, n_draws: int) -
     return {
         "models": name,
         "scale": gap_scale,
-        "held": float(np.mean([row.low <= 0 <= row.high for row in found])),
+        "held": float(np.mean([row.ci_low <= 0 <= row.ci_high for row in found])),
         "at_most below 0": float(np.mean([row.at_most < 0 for row in found])),
         "at_least above 0": float(np.mean([row.at_least > 0 for row in found])),
-        "length": float(np.mean([row.high - row.low for row in found])),
+        "length": float(np.mean([row.ci_high - row.ci_low for row in found])),
         "draws": n_draws,
     }
 
@@ -319,7 +315,7 @@ def few_selected(name: str, models: FewSelected, n_draws: int) -> list[Row]:
     }
     for draw in range(n_draws):
         comparison = models.compared(np.random.default_rng([5, draw]))
-        for row in comparison.rows:
+        for row in comparison.metrics:
             if row.metric in found:
                 found[row.metric].append(row)
     truth = models.true_difference
@@ -328,10 +324,10 @@ def few_selected(name: str, models: FewSelected, n_draws: int) -> list[Row]:
             "models": name,
             "metric": metric,
             "true difference": truth,
-            "held": float(np.mean([row.low <= truth <= row.high for row in rows])),
+            "held": float(np.mean([row.ci_low <= truth <= row.ci_high for row in rows])),
             "at_most too low": float(np.mean([row.at_most < truth for row in rows])),
             "at_least too high": float(np.mean([row.at_least > truth for row in rows])),
-            "length": float(np.mean([row.high - row.low for row in rows])),
+            "length": float(np.mean([row.ci_high - row.ci_low for row in rows])),
             "draws": len(rows),
         }
         for metric, rows in found.items()
@@ -386,9 +382,9 @@ def chosen(shift: float, n: int, n_draws: int) -> Row:
             random_state=draw,
         )
         truth = _true_gap(shift, found.interval)
-        missed_low += found.low > truth
-        missed_high += found.high < truth
-        lengths += found.high - found.low
+        missed_low += found.ci_low > truth
+        missed_high += found.ci_high < truth
+        lengths += found.ci_high - found.ci_low
     return {
         "people in a group": n,
         "shift": shift,

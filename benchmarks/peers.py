@@ -46,7 +46,7 @@ from engine import (
 )
 from partialfair.constraints.dc import DC, GroupMeans
 from partialfair.constraints.surrogates import Ramp
-from partialfair.datasets import Dataset
+from partialfair.datasets.task import Dataset
 from partialfair.optimization.problems import Problem
 
 LADDER = (200, 400, 800, 1600, 3200, 6400)

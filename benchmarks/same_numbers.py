@@ -35,8 +35,16 @@ TITLE = "Numbers that differ from those of an earlier checkout"
 RENAMED: dict[str, tuple[str, ...]] = {
     "satisfied": ("satisfied", "promise_kept", "kept"),
     "not_evaluated": ("not_evaluated", "not_judged"),
+    "validated": ("validated", "certified"),
+    "n_validated": ("n_validated", "n_certified"),
+    "upper_bound": ("upper_bound", "at_most"),
+    "gaps": ("gaps", "values"),
+    "not_validated": ("not_validated", "not_certified"),
+    "smaller gap": ("smaller gap", "fairer"),
+    "larger gap": ("larger gap", "less fair"),
+    "inconclusive": ("inconclusive", "not shown"),
 }
-"""Attributes that some checkouts know by another name, newest first."""
+"""Attributes, statuses and verdicts that some checkouts know by another name, newest first."""
 CONSTRAINTS = (
     "statistical_parity",
     "demographic_parity",
@@ -74,7 +82,7 @@ def describe(model: Any, X: Any, *groups: Any) -> dict[str, Any]:
     result = model.result_
     score = model.decision_function if hasattr(model, "classes_") else model.predict
     return {
-        "status": str(result.status),
+        "status": newest(str(result.status)),
         "satisfied": attribute(result, "satisfied"),
         "objective": result.objective,
         "gaps": [gap.value for gap in result.gaps],
@@ -162,7 +170,8 @@ def compare() -> dict[str, Any]:
         n_resamples=100,
         random_state=0,
     )
-    return {"frame": found.to_frame().astype(str).to_numpy().tolist()}
+    frame = found.to_frame().astype(str).to_numpy().tolist()
+    return {"frame": [[newest(cell) for cell in line] for line in frame]}
 
 
 def adjust(**settings: Any) -> dict[str, Any]:
@@ -238,7 +247,9 @@ def cases() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
     yield (
         "map",
         lambda: {
-            "gaps": np.nan_to_num(unfairness_map(X[:, 0], sensitive_features=groups, n_grid=10).gaps).tolist()
+            "gaps": np.nan_to_num(
+                attribute(unfairness_map(X[:, 0], sensitive_features=groups, n_grid=10), "gaps")
+            ).tolist()
         },
     )
     yield "adjuster", adjust

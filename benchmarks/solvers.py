@@ -22,10 +22,12 @@ from threadpoolctl import threadpool_limits
 
 from _problems import unconstrained_start
 from _record import RESULTS, write
-from partialfair.constraints import Constraint, DemographicParity, StatisticalParity
+from partialfair.constraints import DemographicParity, StatisticalParity
+from partialfair.constraints.base import Constraint
 from partialfair.constraints.surrogates import Ramp
 from partialfair.data.groups import encode_groups
-from partialfair.datasets import Dataset, fetch_a9a, fetch_bank, fetch_law_school
+from partialfair.datasets import fetch_a9a, fetch_bank, fetch_law_school
+from partialfair.datasets.task import Dataset
 from partialfair.optimization.models import linear_model
 from partialfair.optimization.objectives import Logistic
 from partialfair.optimization.problems import Problem, certify

@@ -41,7 +41,8 @@ from _record import RESULTS, write
 from _tree_tables import SAMPLED, Tables, grower, load_tables
 from partialfair import PartialFairClassifier, fairness_path
 from partialfair.metrics import partial_statistical_parity_difference
-from partialfair.trees import PartialFairTrees, ensemble_of
+from partialfair.trees import PartialFairTrees
+from partialfair.trees.ensembles import ensemble_of
 
 MAX_GAPS = {"interval": (0.4, 0.3, 0.2, 0.1, 0.05, 0.02), "absolute": (0.3, 0.2, 0.1, 0.05, 0.02, 0.01)}
 ROWS = {"law_school": None, "bank": None, "a9a": None, "adult": None, "acs_income": 300_000}

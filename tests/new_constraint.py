@@ -12,7 +12,7 @@ from partialfair.constraints import DemographicParity
 from partialfair.metrics.catalogue import METRICS, Metric
 from partialfair.metrics.differences import demographic_parity
 from partialfair.metrics.partial import demographic_parity_gap
-from partialfair.training.named_constraints import NAMED_CONSTRAINTS, NamedConstraint, register
+from partialfair.training.named_constraints import NAMED_CONSTRAINTS, NamedConstraint, register_constraint
 
 __all__ = ["NAME", "TITLE", "PercentParity", "registered"]
 
@@ -54,5 +54,5 @@ RECORD = NamedConstraint(NAME, PercentParity, metric=NAME)
 def registered() -> Iterator[None]:
     """Register both, as a user of the library does, and forget them again."""
     with patch.dict(METRICS, {NAME: METRIC}), patch.dict(NAMED_CONSTRAINTS):
-        register(RECORD)
+        register_constraint(RECORD)
         yield

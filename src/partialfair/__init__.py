@@ -1,6 +1,6 @@
-"""Audit and train scoring models so that groups get equal scores on a chosen interval of ranks.
+"""Audit and train scoring models so that groups get similar scores on a chosen interval of ranks.
 
-Heavy imports happen on first use (PEP 562): ``import partialfair`` itself loads nothing but this file.
+Submodules are imported on first use (PEP 562): ``import partialfair`` alone loads only this file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
         datasets,
         metrics,
         onnx,
-        optimization,
         plotting,
         postprocessing,
         theory,
@@ -42,7 +41,6 @@ __all__ = [
     "make_table_pipeline",
     "metrics",
     "onnx",
-    "optimization",
     "plotting",
     "postprocessing",
     "save_model",
@@ -50,7 +48,7 @@ __all__ = [
     "trees",
 ]
 
-# Names that are not subpackages; those are imported by their name alone.
+# Public objects by submodule; subpackages are imported by their own name.
 _HOME_OF = {
     "FitOptions": "partialfair.training.options",
     "PartialFairClassifier": "partialfair.estimators.classifier",

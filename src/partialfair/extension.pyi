@@ -13,6 +13,7 @@ from partialfair.cli.output import printing as printing
 from partialfair.cli.output import step as step
 from partialfair.cli.process import keeping as keeping
 from partialfair.constraints.base import LEAST_GAP as LEAST_GAP
+from partialfair.constraints.base import Constraint as Constraint
 from partialfair.constraints.base import Positive as Positive
 from partialfair.constraints.base import refuse_empty_groups as refuse_empty_groups
 from partialfair.constraints.block import ConstraintBlock as ConstraintBlock
@@ -35,6 +36,8 @@ from partialfair.datasets.source import either_layout as either_layout
 from partialfair.datasets.source import find_named as find_named
 from partialfair.datasets.source import read_all as read_all
 from partialfair.datasets.source import search_directories as search_directories
+from partialfair.datasets.task import Dataset as Dataset
+from partialfair.datasets.task import Entry as Entry
 from partialfair.datasets.task import group_series as group_series
 from partialfair.optimization.problems.constrained import Problem as Problem
 from partialfair.optimization.problems.constrained import ProblemPoint as ProblemPoint
@@ -43,6 +46,7 @@ from partialfair.optimization.solvers.result import Run as Run
 from partialfair.optimization.solvers.result import Solver as Solver
 from partialfair.optimization.solvers.status import Status as Status
 from partialfair.persistence import register_saved_classes as register_saved_classes
+from partialfair.plotting.ranks import plot_rank_curve as plot_rank_curve
 from partialfair.plotting.style import GROUP_COLOURS as GROUP_COLOURS
 from partialfair.report.rendering import page_style as page_style
 from partialfair.report.sections import Section as Section

@@ -1,4 +1,4 @@
-"""Models in files: skops archives with a note of who wrote them, opened without running anything in them."""
+"""Models in files: skops archives with a note about the writer, opened without running code from them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
     "save_model",
 ]
 
-FORMAT = 1  # of the file; it grows when an older partialfair could not read what is written
+FORMAT = 1  # version of the file format, increased when older versions of partialfair could not read it
 
 _CLASSES = {
     "partialfair.estimators.classifier": ["PartialFairClassifier"],
@@ -60,7 +60,7 @@ _CLASSES = {
     "partialfair.metrics.partial": ["WorstGap"],
     "partialfair.utils.state": ["Pairs"],
     "partialfair.trees.estimator": ["PartialFairTrees"],
-    # Models whose leaf values are refitted. Their trees are read by their libraries.
+    # Models whose leaf values are refitted; their libraries read their trees.
     "partialfair.trees.stored": ["StoredXGBoost"],
     "lightgbm.basic": ["Booster"],
     "lightgbm.sklearn": ["LGBMClassifier", "LGBMRegressor"],
@@ -68,12 +68,12 @@ _CLASSES = {
     "collections": ["OrderedDict", "defaultdict"],
     "sklearn.tree._tree": ["Tree"],
     "sklearn.ensemble._hist_gradient_boosting.predictor": ["TreePredictor"],
-    # Sparse matrices that scikit-learn's estimators keep of what they were fitted on.
+    # Sparse matrices that scikit-learn's estimators hold.
     **{
         f"scipy.sparse._{layout}": [f"{layout}_matrix", f"{layout}_array"]
         for layout in ("csr", "csc", "coo", "bsr", "dia")
     },
-    # Plain records that estimators of scikit-learn hold; the last is gone from newer versions.
+    # Plain objects that scikit-learn's estimators hold; newer versions do not have the last one.
     "numpy": ["dtype"],
     "sklearn.compose._column_transformer": ["make_column_selector", "_RemainderColsList"],
 }
@@ -91,10 +91,10 @@ TRUSTED = (
         if record.kind.__module__.startswith("partialfair.")  # users may have registered constraints by now
     ),
 )
-"""Classes that a model may be made of, besides NumPy's, SciPy's and scikit-learn's that skops trusts.
+"""Classes that a model may consist of, besides those of NumPy, SciPy and scikit-learn that skops trusts.
 
-A new public estimator, surrogate or solver is one entry; constraints with a name are among them. Other
-distributions call `register_saved_classes`.
+A new public estimator, surrogate or solver is one entry; named constraints are included. Other distributions
+call `register_saved_classes`.
 """
 
 _registered: set[str] = set()
@@ -104,12 +104,12 @@ _LONGEST_NOTE = 1 << 12  # characters; save_model writes fifty
 
 
 def register_saved_classes(*kinds: type) -> None:
-    """Let files of models hold objects of an extension's classes, such as constraints and solvers."""
+    """Allow model files to hold objects of an extension's classes, such as constraints and solvers."""
     _registered.update(map(_path_of, kinds))
 
 
 def is_trusted(kind: type) -> bool:
-    """Whether a file may hold objects of a class of partialfair, or of a user's."""
+    """Whether a file may hold objects of a class of partialfair or of an extension."""
     return _path_of(kind) in TRUSTED or _path_of(kind) in _registered
 
 
@@ -122,16 +122,20 @@ def _untrusted(content: bytes) -> list[str]:
 
 
 def save_model(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write a model to a file that `load_model` reads: a skops archive, with the format's version.
+    """Write a model to a file that `load_model` reads: a skops archive with the version of the format.
 
     Parameters
     ----------
-    model
-        An estimator of partialfair, a scikit-learn estimator that holds one (a pipeline, say), or a model
-        that ``partialfair train`` made. Everything in it must be of a class that `load_model` trusts:
-        constraints, surrogates and solvers of your own cannot be saved, nor can a callback.
-    path
-        Where to; by custom it ends in ``.skops``. An existing file is replaced, at once or not at all.
+    model : estimator
+        An estimator of partialfair, a scikit-learn estimator that contains one (such as a pipeline), or a
+        model of ``partialfair train``. All objects in it must be of classes that `load_model` trusts: your
+        own constraints, surrogates and solvers cannot be saved, nor can a callback.
+    path : str or path-like
+        The file, usually with the extension ``.skops``. An existing file is replaced atomically.
+
+    See Also
+    --------
+    load_model : Read the file.
 
     Examples
     --------
@@ -152,23 +156,39 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
 def load_model(path: str | os.PathLike[str]) -> Any:
     """Read a model that `save_model` wrote.
 
-    Only classes of a fixed list are built (`TRUSTED`, what skops trusts of NumPy, SciPy and scikit-learn, and
-    what installed extensions have registered); the list is checked before anything is built, nothing is
-    unpickled, and a file with anything else in it is refused. What compiled code would follow without a look
-    (nodes of trees, LightGBM's text, XGBoost's JSON, neighbors, support vectors) is checked before, wherever
-    it is in the model.
+    Only objects of listed classes are created (`TRUSTED`, classes of NumPy, SciPy and scikit-learn that skops
+    trusts, and classes that installed extensions register). The list is checked before any object is created,
+    nothing is unpickled, and a file with any other class raises `InputError`. Data that compiled code would
+    use without checks (nodes of trees, LightGBM's text, XGBoost's JSON, neighbors, support vectors) is
+    checked before, wherever it is in the model.
 
     Parameters
     ----------
-    path
+    path : str or path-like
         The file.
 
     Returns
     -------
     estimator
-        As it was saved: its scores are the same to the last bit.
+        The model; its scores equal those of the saved model to the last bit.
+
+    See Also
+    --------
+    save_model : Write the file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from partialfair import PartialFairClassifier, load_model, save_model
+    >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), [0, 1, 0, 1]
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     save_model(PartialFairClassifier(constraint=None).fit(X, y), f"{directory}/model.skops")
+    ...     model = load_model(f"{directory}/model.skops")
+    >>> model.predict(X).shape
+    (4,)
     """
-    # Only models that are read may be adjusters: writing one does not wait for these modules.
+    # Imported here: only models that are read may be adjusters, and writing should not wait for it.
     from partialfair.postprocessing.adjuster import PartialParityAdjuster
 
     path = Path(path)
@@ -197,11 +217,11 @@ def load_model(path: str | os.PathLike[str]) -> Any:
 
 
 def _skops() -> Any:
-    """Return skops.io, imported without the torch that it does not need.
+    """Return skops.io, imported without torch, which it does not need.
 
-    It imports all packages of scikit-learn, to list the estimators in them, and among these the adapters to
-    other array libraries, each of which imports its own: seconds, for torch. Adapters hold no estimators. An
-    entry of None makes their import fail, which that search allows for; afterwards they are as before.
+    It imports all packages of scikit-learn to list their estimators, among them adapters to other array
+    libraries, each of which imports its library: seconds for torch. Adapters contain no estimators. An entry
+    of None makes their import fail, which that search allows; afterwards the entries are restored.
     """
     adapters = [f"sklearn.externals.array_api_compat.{name}" for name in ("torch", "dask", "cupy")]
     hidden = [name for name in adapters if not {name, "skops.io"} & sys.modules.keys()]
@@ -217,14 +237,14 @@ def _skops() -> Any:
 
 
 def model_bytes(model: Any) -> bytes:
-    """Return what `save_model` writes."""
+    """Return the bytes that `save_model` writes."""
     skops = _skops()
     if not isinstance(model, BaseEstimator | TableModel):
-        raise InputError(f"save_model takes a fitted model, not {_describe(model)}")
+        raise InputError(f"save_model needs a fitted model, not {_describe(model)}")
     _refuse_unsavable(model)
     try:
         content = skops.dumps(model, compression=zipfile.ZIP_DEFLATED)
-        rewrite_archive(content)  # what would not be loaded is not saved
+        rewrite_archive(content)  # a file that could not be loaded is not saved
         check_models(model)
     except (TypeError, ValueError, AttributeError, RecursionError) as error:  # objects unknown to skops
         raise InputError(f"the model cannot be saved: {_one_line(error)}") from error
@@ -241,7 +261,7 @@ def model_bytes(model: Any) -> bytes:
 
 
 def _unpack(content: bytes, path: Path) -> Any:
-    """Rebuild the model."""
+    """Create the model."""
     skops = _skops()
     with _name_damage(path):
         content = rewrite_archive(content)
@@ -265,7 +285,7 @@ def _unpack(content: bytes, path: Path) -> Any:
 
 @contextmanager
 def _name_damage(path: Path) -> Iterator[None]:
-    """Raise as one sentence whatever zipfile, json, NumPy and skops raise for damaged or made-up files."""
+    """Raise `InputError` for all errors of zipfile, json, NumPy and skops in damaged or forged files."""
     try:
         yield
     except Exception as error:
@@ -273,7 +293,7 @@ def _name_damage(path: Path) -> Iterator[None]:
 
 
 def _check_note(content: bytes, path: Path) -> None:
-    """Refuse archives that save_model did not write, or that a later one wrote."""
+    """Raise `InputError` for archives that save_model, or this version of it, did not write."""
     text = None
     with _name_damage(path), zipfile.ZipFile(io.BytesIO(content)) as file:
         if _NOTE in file.namelist():
@@ -287,7 +307,7 @@ def _check_note(content: bytes, path: Path) -> None:
         if not (type(written_in) is int and written_in >= 1 and isinstance(writer, str)):
             raise TypeError
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InputError(f"{path} is damaged: its {_NOTE} does not say what wrote it") from error
+        raise InputError(f"{path} is damaged: its {_NOTE} does not name its writer") from error
     if written_in > FORMAT:
         later = f"partialfair {writer[:40]} in format {str(written_in)[:20]}"
         raise InputError(
@@ -303,7 +323,7 @@ def _describe(value: Any) -> str:
 
 
 def _refuse_unsavable(model: Any) -> None:
-    """Refuse callbacks, rows held out and requests for metadata, each with a way out."""
+    """Raise `InputError` for callbacks, held-out rows and metadata requests, with a remedy."""
     estimator = model.classifier if isinstance(model, TableModel) else model
     parameters = estimator.get_params()
     for name, value in parameters.items():
@@ -313,14 +333,14 @@ def _refuse_unsavable(model: Any) -> None:
             )
         if name.rpartition("__")[2] == "validation" and is_rows(value):
             raise InputError(
-                f"{name} holds people's rows, which are not for a model's file; call set_params({name}=0.2) "
+                f"{name} holds data rows, which a model file must not contain; call set_params({name}=0.2) "
                 "before saving"
             )
     for one in (estimator, *parameters.values()):
         if "_metadata_request" in getattr(one, "__dict__", {}):
             raise InputError(
-                f"{type(one).__name__} has requests for metadata of its own (set_fit_request and its like), "
-                "which a file cannot hold; fit one without them"
+                f"{type(one).__name__} has its own metadata requests (set_fit_request and so on), "
+                "which a file cannot hold; fit an estimator without them"
             )
 
 

@@ -1,7 +1,7 @@
-"""Turn tables of text, numbers and gaps into features, and hold the model that goes with them.
+"""Convert tables with text, numbers and missing values to features, with the models that use them.
 
-Numbers are standardised, ``(x − mean) / scale``, with gaps filled by the median and, if training had any, a
-feature that says where. Text becomes one feature per level, gaps being a level of their own.
+Numbers are standardized, ``(x − mean) / scale``. Missing values are replaced by the median and, if there were
+any in training, marked by another feature. Text becomes one feature per level; missing values are a level.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ _MOST_NAMED, _LONGEST_NAME = 8, 40  # in messages
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """A column of numbers, and what training saw in it.
+    """A column of numbers, with its training statistics.
 
     Attributes
     ----------
     name, median, mean, scale
-        The last two of the values with gaps filled by the median.
+        Mean and scale are those of the values with missing ones replaced by the median.
     gaps
-        Whether there were gaps, so that a second feature says where they are.
+        Whether values were missing, so that a second feature marks missing values.
     """
 
     name: str
@@ -71,12 +71,12 @@ class NumberColumn:
 
     @property
     def feature_names(self) -> list[str]:
-        """The features that it gives."""
+        """The names of its features."""
         return [self.name, f"{self.name} is missing"] if self.gaps else [self.name]
 
     @property
     def typical(self) -> float:
-        """A value that training saw, or nearly."""
+        """A value that occurred in training, or nearly."""
         return self.median
 
     def entries(self, values: pd.Series) -> tuple[Ints, Floats]:
@@ -88,11 +88,11 @@ class NumberColumn:
         return np.tile(np.arange(table.shape[1]), (len(table), 1)), np.asarray(table, dtype=np.float64)
 
     def tree_values(self, values: pd.Series) -> Floats:
-        """Return the numbers; nan where there is none."""
+        """Return the numbers; nan for missing ones."""
         return np.asarray(numbers_in(values), dtype=np.float64)
 
     def unseen(self, values: pd.Series) -> str | None:
-        """Say what of the values training did not see."""
+        """Return a sentence about values that did not occur in training; None if there are none."""
         gaps = 0 if self.gaps else int(np.isnan(numbers_in(values)).sum())
         if not gaps:
             return None
@@ -110,28 +110,28 @@ class CategoryColumn:
 
     @property
     def feature_names(self) -> list[str]:
-        """The features that it gives."""
+        """The names of its features."""
         return [f"{self.name}={level}" for level in self.levels] + [f"{self.name} is missing"] * self.gaps
 
     @property
     def typical(self) -> str | None:
-        """A value that training saw."""
+        """A value that occurred in training."""
         return self.levels[0] if self.levels else None
 
     def entries(self, values: pd.Series) -> tuple[Ints, Floats]:
-        """Return for each row the position of its level, and 1, or 0 where training did not see it."""
+        """Return for each row the position of its level, and 1, or 0 for levels not in training."""
         codes = self._codes(values)
         known = codes < len(self.feature_names)
         return np.where(known, codes, 0)[:, None], known.astype(np.float64)[:, None]
 
     def tree_values(self, values: pd.Series) -> Any:
-        """Return a pandas categorical; levels that training did not see are missing."""
+        """Return a pandas categorical; levels that did not occur in training are missing."""
         codes = self._codes(values)
         known: Any = np.where(codes < len(self.levels), codes, -1)
         return pd.Categorical.from_codes(known, pd.Index(list(self.levels)))
 
     def unseen(self, values: pd.Series) -> str | None:
-        """Say what of the values training did not see."""
+        """Return a sentence about values that did not occur in training; None if there are none."""
         codes = self._codes(values)
         unknown = np.flatnonzero(codes >= len(self.feature_names))
         if not unknown.size:
@@ -139,12 +139,12 @@ class CategoryColumn:
         first = as_text(values.iloc[unknown[:1]]).tolist()[0]
         what = "empty cells" if pd.isna(first) else f"values such as {first!r}"
         return (
-            f"column {self.name!r} has {what} in {row_count(unknown.size)}, which training did not see: "
+            f"column {self.name!r} has {what} in {row_count(unknown.size)}, which did not occur in training: "
             "no level is assumed"
         )
 
     def _codes(self, values: pd.Series) -> npt.NDArray[np.int64]:
-        """Return positions among the levels; of gaps the one after them, of others the next but one."""
+        """Return positions among the levels; then come missing values, then levels not in training."""
         text = as_text(values)
         found = pd.Index(self.levels, dtype=object).get_indexer(pd.Index(text, dtype=object))
         after = len(self.levels)
@@ -157,7 +157,7 @@ Column: TypeAlias = NumberColumn | CategoryColumn
 
 @dataclass(frozen=True)
 class GroupColumn:
-    """A column that holds the group; bare codes are written with their column, ``"sex=1"``."""
+    """A column that holds the group; numeric codes are written with their column, ``"sex=1"``."""
 
     name: str
     coded: bool
@@ -170,23 +170,23 @@ class GroupColumn:
 
 @dataclass(frozen=True, eq=False)
 class TableModel:
-    """A classifier of tables with its preprocessing; what ``partialfair train`` and ``path`` save.
+    """A classifier of tables with its preprocessing, which ``partialfair train`` and ``path`` save.
 
     Attributes
     ----------
     target, labels
-        The column that was to be predicted, and its two values; the second is the positive one.
+        The target column, and its two values; the second is the positive one.
     columns
-        The columns that features are made of.
+        The columns that are features.
     groups
         The columns that hold the group; read at prediction only if the classifier has group terms.
     ids
         Columns that identify a row.
     classifier
-        Fitted on the features; True stands for the positive label.
+        The classifier, fitted on the features; True stands for the positive label.
     satisfied
-        Whether what was asked of the model holds: of ``train`` the gap in training, of ``path`` the gap on
-        new people with the confidence asked for; None if nothing was, or in files from before this was noted.
+        Whether the constraint is satisfied: for ``train`` the training gap, for ``path`` the gap in the
+        population with the requested confidence; None without a constraint.
     """
 
     target: str
@@ -199,42 +199,42 @@ class TableModel:
 
     @property
     def needed(self) -> list[str]:
-        """Names of the columns that a table must have to be scored."""
+        """Names of the columns that are needed to score a table."""
         groups = [group.name for group in self.groups] if self.classifier.group_terms is not None else []
         return [column.name for column in self.columns] + groups
 
     @property
     def feature_names(self) -> list[str]:
-        """What the classifier's coefficients belong to."""
+        """The features of the classifier's coefficients."""
         return [name for column in self.columns for name in column.feature_names]
 
     def check(self) -> None:
-        """Refuse, in half a sentence, a model out of a file that could not score a table."""
+        """Raise `InputError`, a part of a sentence, if a model from a file could not score a table."""
         held = vars(self)
         labels, columns, groups = held.get("labels"), held.get("columns"), held.get("groups")
         if not (
             _is_texts(labels, n=2) and isinstance(held.get("target"), str) and _is_texts(held.get("ids"))
         ):
-            raise InputError("its target, labels or ids are no names")
+            raise InputError("its target, labels or ids are not names")
         if not (isinstance(columns, tuple) and columns and all(map(_is_column, columns))):
-            raise InputError("its columns are not those of a table")
+            raise InputError("its columns are not columns of a table")
         if not (isinstance(groups, tuple) and all(map(_is_group_column, groups))):
             raise InputError("its groups are not columns of a table")
         classifier = held.get("classifier")
         if not (isinstance(classifier, PartialFairEstimator) and is_classifier(classifier)):
-            raise InputError("its classifier is none")
-        # Shapes and dtypes that scoring relies on; files may be anybody's.
+            raise InputError("its classifier is missing or of another kind")
+        # Shapes and dtypes that scoring relies on; files may be untrusted.
         classifier._check_stored()
         if vars(self.classifier).get("sensitive_columns") is not None:
             raise InputError("its classifier reads the group from features")
         if not hasattr(self.classifier, "result_"):
             raise InputError("its classifier is not fitted")
-        row = self._made_up_row()  # what the checks above have missed, scoring shows
+        row = self._made_up_row()  # scoring finds what the checks above have missed
         if not (np.isfinite(self.decision_function(row)).all() and self.predict_proba(row).shape == (1, 2)):
-            raise InputError("it gives no scores")
+            raise InputError("it returns no valid scores")
 
     def _made_up_row(self) -> pd.DataFrame:
-        """Return a table of one row that has everything the model needs."""
+        """Return a table of one row with everything that the model needs."""
         row: dict[str, Any] = {column.name: column.typical for column in self.columns}
         if self.classifier.group_terms is not None:
             label = self.classifier.groups_[0]
@@ -244,7 +244,7 @@ class TableModel:
         return pd.DataFrame({name: [cell] for name, cell in row.items()}, dtype=object)
 
     def decision_function(self, table: pd.DataFrame) -> Floats:
-        """Return the scores of the rows; `decide` says which are classified as positive."""
+        """Return the scores of the rows; `decide` returns their labels."""
         scores: Floats = self.classifier.decision_function(*self._inputs(table))
         return scores
 
@@ -253,7 +253,7 @@ class TableModel:
         return self.decide(self.decision_function(table))
 
     def decide(self, scores: Floats) -> npt.NDArray[Any]:
-        """Return the labels that scores stand for: the positive one above the classifier's threshold."""
+        """Return the labels of scores: the positive one above the classifier's decision threshold."""
         positive = np.asarray(scores > self.classifier.decision_threshold_)
         return np.array(self.labels, dtype=object)[positive.astype(np.intp)]
 
@@ -262,13 +262,13 @@ class TableModel:
         return np.asarray(self.classifier.predict_proba(*self._inputs(table)))
 
     def unseen_levels(self, table: pd.DataFrame) -> list[str]:
-        """Say what of a table training did not see, one sentence a column."""
+        """Return one sentence for each column with values that did not occur in training."""
         return unseen_levels(self.columns, table, for_trees=self.classifier.takes_tables)
 
     def _inputs(self, table: pd.DataFrame) -> tuple[Features, pd.DataFrame | None]:
         """Return the features and, if the classifier needs them, the groups."""
         if not isinstance(table, pd.DataFrame):
-            raise InputError(f"the model takes tables, DataFrames of pandas, not {type(table).__name__}")
+            raise InputError(f"the model needs tables (pandas DataFrames), not {type(table).__name__}")
         self._check_columns([str(name) for name in table.columns])
         if not len(table):
             raise InputError("the table has no rows to score")
@@ -279,11 +279,11 @@ class TableModel:
                 if (gaps := np.flatnonzero(groups[name].isna())).size:
                     raise InputError(
                         f"column {name!r} is empty in data row {gaps[0] + 1}{more_rows(gaps.size)}; the "
-                        "model has group terms, so it needs the group to score a row"
+                        "model has group terms, so it needs the group of every row"
                     )
         if not self.classifier.takes_tables:
             return encode(self.columns, table), groups
-        # XGBoost was trained on numbered levels, see `tree_features`.
+        # XGBoost was trained on numbered levels; see `tree_features`.
         numbered = type(self.classifier.estimator_).__module__.startswith("xgboost.")
         return tree_features(self.columns, table, numbered_levels=numbered), groups
 
@@ -300,13 +300,13 @@ class TableModel:
 
 
 def _is_texts(value: Any, n: int | None = None) -> bool:
-    """Whether a value is a tuple of different texts, of n if that matters."""
+    """Whether a value is a tuple of different texts, and of n of them if n is given."""
     is_texts = isinstance(value, tuple) and all(isinstance(text, str) for text in value)
     return is_texts and len(set(value)) == len(value) and n in (None, len(value))
 
 
 def _is_column(value: Any) -> bool:
-    """Whether a value is a column that features can be made of, with fields as they should be."""
+    """Whether a value is a valid column of features."""
     if not isinstance(value, NumberColumn | CategoryColumn):
         return False
     held = vars(value)
@@ -324,11 +324,11 @@ def _is_group_column(value: Any) -> bool:
 
 
 def missing_columns(missing: Sequence[str], present: Sequence[str]) -> str:
-    """Name columns that are not there, each with one of those present that is similar; not too many."""
+    """Return the names of missing columns, each with the most similar present one; long lists are cut."""
     by_lower_case = {str(name).lower(): str(name) for name in present}
     named = []
     for name in missing[:_MOST_NAMED]:
-        # Compared in lower case: a wrong case is the most common slip.
+        # Compared in lower case, because a wrong case is the most common error.
         close = difflib.get_close_matches(name.lower()[:_LONGEST_NAME], by_lower_case, n=1, cutoff=0.7)
         hint = f" ({shown(by_lower_case[close[0]], _LONGEST_NAME)} is similar)" if close else ""
         named.append(f"{shown(name, _LONGEST_NAME)}{hint}")
@@ -337,7 +337,7 @@ def missing_columns(missing: Sequence[str], present: Sequence[str]) -> str:
 
 
 def encode(columns: Sequence[Column], table: pd.DataFrame) -> Features:
-    """Return the features of a table, as a sparse matrix where most of them are 0."""
+    """Return the features of a table, as a sparse matrix if most of them are 0."""
     positions, values = [], []
     width = 0
     for column in columns:
@@ -348,21 +348,21 @@ def encode(columns: Sequence[Column], table: pd.DataFrame) -> Features:
     indices, data = np.hstack(positions), np.hstack(values)
     starts = np.arange(len(table) + 1) * data.shape[1]
     features = sparse.csr_matrix((data.ravel(), indices.ravel(), starts), shape=(len(table), width))
-    # By the columns alone, not by the rows: a person's score should not depend on who else is scored.
+    # The format depends on columns only: the score of a row must not depend on the other rows.
     return features if 3 * data.shape[1] < width else features.toarray()
 
 
 def tree_features(
     columns: Sequence[Column], table: pd.DataFrame, *, numbered_levels: bool = False
 ) -> pd.DataFrame:
-    """Return the columns as trees take them: numbers and categories, missing values among them.
+    """Return the columns in the format of trees: numbers and categories, with missing values.
 
-    Libraries refuse names with brackets, commas and the like, in which words are joined by underscores. With
-    ``numbered_levels`` categories are called "0", "1" and so on, for XGBoost: version 3.2 keeps only some
-    bytes of names that are not ASCII, and takes ä for ü.
+    Libraries reject names with brackets, commas and similar characters, so words are joined by underscores.
+    With ``numbered_levels`` categories are named "0", "1" and so on, for XGBoost: version 3.2 stores only
+    some bytes of names that are not ASCII, and confuses ä with ü.
     """
     names = [re.sub(r"\W", "_", column.name) for column in columns]
-    # Different names may become equal: then they are numbered.
+    # Different names may become equal; then they are numbered.
     if len(set(names)) < len(names):
         names = [f"{name}_{number}" for number, name in enumerate(names)]
     taken = {
@@ -383,7 +383,7 @@ def _numbered(values: pd.Categorical) -> Any:
 
 
 def unseen_levels(columns: Sequence[Column], table: pd.DataFrame, *, for_trees: bool = False) -> list[str]:
-    """Say what of a table training did not see, one sentence a column, and what is made of it."""
+    """Return one sentence for each column with values not in training, and how they are treated."""
     found = [column.unseen(table[column.name]) for column in columns]
     sentences = [sentence for sentence in found if sentence is not None]
     if for_trees:
@@ -392,21 +392,23 @@ def unseen_levels(columns: Sequence[Column], table: pd.DataFrame, *, for_trees: 
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
-    """Transformer that makes features of the columns of a table; see `make_table_pipeline`.
+    """Transformer from the columns of a table to features; see `make_table_pipeline`.
 
     Parameters
     ----------
-    categories, drop : sequence of str, default=()
+    categories : sequence of str, default=()
+        As in `make_table_pipeline`.
+    drop : sequence of str, default=()
         As in `make_table_pipeline`.
     for_trees : bool, default=False
-        Whether columns stay numbers and categories, as trees take them, instead of becoming numbers alone.
+        Whether columns stay numeric and categorical, as trees accept them.
     numbered_levels : bool, default=False
         Whether categories are numbered, for XGBoost; see `tree_features`.
 
     Attributes
     ----------
     columns_ : tuple of NumberColumn or CategoryColumn
-        What training saw in each column.
+        The columns with their training statistics.
     """
 
     def __init__(
@@ -423,7 +425,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.numbered_levels = numbered_levels
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Find out what the columns hold; warn of those that look like something else."""
+        """Infer the types of the columns; warn of columns that look like another type."""
         table = _read_table(X)
         names: list[str] = table.columns.tolist()
         for name, given in (("categories", self.categories), ("drop", self.drop)):
@@ -443,14 +445,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: ArrayLike) -> Features:
-        """Return the features of a table that has the columns seen in `fit`, in any order."""
+        """Return the features of a table with the columns of `fit`, in any order."""
         check_is_fitted(self)
         table = _read_table(X)
         missing = [column.name for column in self.columns_ if column.name not in table]
         if missing:
             known = set(self.feature_names_in_)
             others = [name for name in table.columns.tolist() if name not in known]
-            raise InputError(f"X has no {missing_columns(missing, others)}, which fit has seen")
+            raise InputError(f"X has no {missing_columns(missing, others)}, which was in fit")
         if self.for_trees:
             return tree_features(self.columns_, table, numbered_levels=self.numbered_levels)
         return encode(self.columns_, table)
@@ -475,30 +477,32 @@ def make_table_pipeline(
     categories: Sequence[str] = (),
     drop: Sequence[str] = (),
 ) -> Pipeline:
-    """Return a pipeline that takes tables as the command line does: text, numbers and missing values.
+    """Return a pipeline for tables with text, numbers and missing values, as the command line reads them.
 
-    Numbers are standardized, with missing values filled by the median and a feature that says where they
-    were; text, and columns named in ``categories``, become one feature per level, with a level for missing
-    values. A level that `fit` did not see counts as none. Trees get numbers and categories as they are.
+    Numeric columns are standardized; missing values are replaced by the median and marked by another feature.
+    Text columns, and columns named in ``categories``, become one feature per level, with a level for missing
+    values. A level that did not occur in `fit` sets none of them. Trees get numeric and categorical columns
+    unchanged.
 
     Parameters
     ----------
     estimator : PartialFairClassifier, PartialFairRegressor or PartialFairTrees
-        Fitted on the features.
+        Estimator to fit on the features.
     categories : sequence of str, default=()
-        Columns of numbers that are codes.
+        Numeric columns that are codes of categories.
     drop : sequence of str, default=()
-        Columns that are not features: names of rows, or the group.
+        Columns that are not features, such as names of rows or the group.
 
     Returns
     -------
     Pipeline
-        Of a `TableEncoder` and the estimator; parameters of ``fit`` for the estimator have its name in lower
-        case before them.
+        A `TableEncoder` and the estimator; parameters of ``fit`` for the estimator have its name in lower
+        case as a prefix.
 
     See Also
     --------
-    partialfair.save_model : Saves the pipeline with its columns.
+    save_model : Save the pipeline with its columns.
+    PartialFairClassifier : An estimator for numeric features.
 
     Examples
     --------
@@ -516,10 +520,10 @@ def make_table_pipeline(
     """
     if not isinstance(estimator, PartialFairEstimator):
         raise InputError(
-            f"make_table_pipeline takes an estimator of partialfair, not {type(estimator).__name__}"
+            f"make_table_pipeline needs an estimator of partialfair, not {type(estimator).__name__}"
         )
-    # Trees are known by what they take, since this module imports none.
-    library = type(getattr(estimator, "model", None)).__module__.partition(".")[0]
+    # By the module of the model's class, because this module does not import trees.
+    library = type(getattr(estimator, "estimator", None)).__module__.partition(".")[0]
     encoder = TableEncoder(
         categories=categories,
         drop=drop,
@@ -530,7 +534,7 @@ def make_table_pipeline(
 
 
 def _read_table(X: ArrayLike) -> pd.DataFrame:
-    """Return a table of pandas whose columns have different names, which are texts."""
+    """Return a pandas table whose columns have different names of type str."""
     refuse_lazy(X, "X")
     table = X if isinstance(X, pd.DataFrame) or not hasattr(X, "to_pandas") else X.to_pandas()
     if not isinstance(table, pd.DataFrame):
@@ -553,27 +557,27 @@ def read_columns(
     categories: Sequence[str] = (),
     option: str | None = None,
 ) -> tuple[tuple[Column, ...], list[str]]:
-    """Find out what the columns of a table hold, and return them with notes of what is not obvious.
+    """Infer the types of a table's columns; return the columns, and notes on what is not obvious.
 
     Parameters
     ----------
     table
-        Everything; what kind of values a column holds is inferred from all of it.
+        All rows; the type of a column is inferred from all of them.
     names
         The columns to read.
     rows
-        Rows to train on, from which levels, medians, means and scales are taken.
+        Training rows, which determine levels, medians, means and scales.
     categories
-        Columns of numbers that are codes, and hence categories.
+        Numeric columns that are codes of categories.
     option
-        How columns are left out, with ``{}`` for their names in Python; by default as on a command line.
+        How to drop columns, with ``{}`` for their names in Python; by default as on the command line.
     """
     columns: list[Column] = []
     troubles: dict[str, str] = {}
     notes: list[str] = []
     for name in names:
         values = table[name]
-        # Inferred from all rows, so that the split does not decide the type.
+        # Inferred from all rows, so that the type does not depend on the split.
         kind = kind_of(values, name in categories)
         # Collected, so that one message names all of them.
         if kind.trouble is not None:
@@ -603,7 +607,7 @@ def read_columns(
 
 
 def _numbers_of(values: pd.Series, rows: Ints) -> NumberColumn | None:
-    """Return the column as training sees it; None if all rows are alike."""
+    """Return the column with its training statistics; None if all rows are equal."""
     numbers = numbers_in(values)[rows]
     gaps = np.isnan(numbers)
     if gaps.all():
@@ -613,7 +617,7 @@ def _numbers_of(values: pd.Series, rows: Ints) -> NumberColumn | None:
     alike = np.ptp(filled) < 1 / LARGEST
     if alike and not gaps.any():
         return None
-    # Only the feature for gaps differs; the numbers themselves then add nothing.
+    # If only missing values differ, the numbers themselves add nothing.
     scale = 1.0 if alike else float(filled.std())
     return NumberColumn(str(values.name), median, float(filled.mean()), scale, bool(gaps.any()))
 

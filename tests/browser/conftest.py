@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from partialfair.report import audit_page, write_page
+from partialfair.report.pages import audit_page, write_page
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
-    from partialfair.metrics import FairnessReport
+    from partialfair.metrics.report import FairnessReport
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 GRACE = 100  # milliseconds in which a page may still complain before it is closed

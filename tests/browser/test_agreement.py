@@ -106,7 +106,7 @@ def test_five_outputs_have_the_same_numbers(audited, open_page):
         start = described.title.split(" (")[0]
         lines = [" ".join(text.split()) for text in terminal.splitlines() if text.startswith(start)]
         printed = lines[0]  # the table comes before sentences about it
-        for name in ("value", "low", "high", "at_least", "at_most"):
+        for name in ("gap", "ci_low", "ci_high", "lower_bound", "upper_bound"):
             assert (np.nan if line[name] is None else line[name]) == same(row[name]), (metric, name)
         folded = static.locator("tbody tr").filter(has_text=described.title).locator("td").all_text_contents()
         shown = page.locator(f"td[data-metric='{metric}'][data-value]")
@@ -120,7 +120,7 @@ def test_five_outputs_have_the_same_numbers(audited, open_page):
         beside = page.locator(f"td[data-metric='{metric}'][data-interval]")
         ends = [float(beside.get_attribute(f"data-{end}")) for end in ("low", "high")]
         assert ends == same([row["ci_low"], row["ci_high"]])
-        gap, low, high = (described.text(row[name]) for name in ("value", "low", "high"))
+        gap, low, high = (described.text(row[name]) for name in ("gap", "ci_low", "ci_high"))
         assert shown.text_content() == folded[0] == gap
         assert folded[1] == f"{low} – {high}"
         assert f" {gap} {low} – {high} " in printed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from partialfair.report import collect_changes
+from partialfair.report.page_data import collect_changes
 from tests.browser.conftest import violations
 from tests.browser.pages import (
     INTERVAL,

@@ -12,7 +12,7 @@ import pytest
 
 from partialfair import metrics
 from partialfair.metrics.catalogue import report_metrics
-from partialfair.report import audit_page, write_page
+from partialfair.report.pages import audit_page, write_page
 from tests.browser.conftest import violations
 from tests.browser.pages import (
     EXACT,
@@ -166,7 +166,7 @@ def test_a_metric_without_a_formula_here_is_shown_as_audited_and_says_so(page_of
         report = quiet_report(y, scores, groups, threshold=0.5, metrics=report_metrics(NAME))
         page = page_of(report)
     line, shown = report[NAME], page.locator(f"td[data-audited='{NAME}']")
-    text = f"{line.value:.4g} ({line.low:.4g} – {line.high:.4g}), as audited: "
+    text = f"{line.gap:.4g} ({line.ci_low:.4g} – {line.ci_high:.4g}), as audited: "
     assert shown.inner_text().startswith(text)
     before = value(page, "demographic_parity")
     press(page, "begin", "ArrowRight", 10)

@@ -11,7 +11,7 @@ from sklearn.metrics import accuracy_score, roc_auc_score
 
 from partialfair import metrics
 from partialfair.metrics.elsewhere import ElsewhereComparison
-from partialfair.report import audit_page
+from partialfair.report.pages import audit_page
 from partialfair.report.verdict import Outcome
 from tests.browser.conftest import violations
 from tests.browser.pages import EXACT, details, move_to, people, press, quiet_report
@@ -62,7 +62,7 @@ def test_the_verdict_and_the_cards_have_the_figures_of_both_models(two_models):
     assert page.locator(".summary:visible").text_content() == before
     page.get_by_label("Model", exact=True).select_option(label="A")
     assert page.locator(".summary:visible").count() == 1
-    assert card(page, "Gap: statistical parity (pSP)")[0][1] == f"{rows['A'].value:.3f}"
+    assert card(page, "Gap: statistical parity (pSP)")[0][1] == f"{rows['A'].gap:.3f}"
 
 
 def test_quality_is_that_of_the_reports_rows(page_of):
@@ -83,7 +83,7 @@ def test_the_card_and_the_figure_have_one_gap_elsewhere(page_of, gap_scale):
     low, high = (f"{100 * end:.4g}" for end in found.interval)
     where = f"ranks {low}–{high}%"
     assert card(page, "Largest gap elsewhere") == [
-        ("these scores", f"{found.gap:.3f}", f"{where}: {found.low:.3f} – {found.high:.3f}")
+        ("these scores", f"{found.gap:.3f}", f"{where}: {found.ci_low:.3f} – {found.ci_high:.3f}")
     ]
     assert (
         f"The largest gap elsewhere is {found.gap:.3f} at {where}"
@@ -120,13 +120,13 @@ def test_the_largest_gap_elsewhere_is_that_of_a_search(page_of, begin, end):
         wanted = largest_by_search(scores, groups, begin, end, scale)
         # Positions between thousandths add at most two thousandths of the ranks, of the interval's width.
         slack = 0.002 / ((end - begin) / 100 if scale == "interval" else 1)
-        assert wanted - EXACT <= found["gap"] <= wanted + slack
+        assert wanted - EXACT <= found["value"] <= wanted + slack
         interval = (found["i"] / 100, min(found["j"] / 100, 1.0))
         assert interval[1] <= begin / 100 + EXACT or interval[0] >= end / 100 - EXACT
         there = metrics.partial_statistical_parity_difference(
             None, scores, sensitive_features=groups, interval=interval, gap_scale=scale
         )
-        assert there == pytest.approx(found["gap"], abs=1e-6)
+        assert there == pytest.approx(found["value"], abs=1e-6)
 
 
 def test_groups_too_small_for_a_short_piece_are_not_compared_there(page_of):
@@ -144,7 +144,7 @@ def test_the_reports_interval_stands_beside_a_gap_only_where_it_was_audited(page
 
     def kinds():
         cells = page.locator("#metrics td small").all_text_contents()
-        return dict(zip([row.metric for row in report.rows], cells, strict=False))
+        return dict(zip([row.metric for row in report.metrics], cells, strict=False))
 
     assert set(kinds().values()) == {"interval"}
     row = report["statistical_parity"]

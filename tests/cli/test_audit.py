@@ -107,7 +107,7 @@ def test_where_the_worst_pair_differs_is_explained(run, scores):
     row = run(*arguments, "--json").json["metrics"]["statistical_parity"]
     (line,) = [line for line in lines if line.startswith("statistical parity (pSP)  ")]
     above = " / ".join(f"{100 * rank:.1f}%" for rank in row["ranks_from_top"])
-    assert line.rstrip().endswith(f"{row['score']:.4g}  {above}")
+    assert line.rstrip().endswith(f"{row['at_score']:.4g}  {above}")
     assert "“at score”: the score at which the worst pair differs most" in " ".join(" ".join(lines).split())
 
 

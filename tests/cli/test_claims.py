@@ -24,7 +24,7 @@ class TestGate:
     @pytest.mark.parametrize("metric", ["statistical_parity", "demographic_parity"])
     @pytest.mark.parametrize(
         ("fail_on", "decided_by"),
-        [("estimate", "value"), ("exceeds", "lower_bound"), ("inconclusive", "upper_bound")],
+        [("estimate", "gap"), ("exceeds", "lower_bound"), ("inconclusive", "upper_bound")],
     )
     def test_one_number_decides(self, run, scores, metric, fail_on, decided_by):
         line = line_of(run, scores, metric)
@@ -32,7 +32,7 @@ class TestGate:
             0 < line["ci_low"] < line["lower_bound"] < line["gap"] < line["upper_bound"] < line["ci_high"] < 1
         )
         options = (*CHOICES, "--fail-metric", metric, "--fail-on", fail_on)
-        for number in ("lower_bound", "value", "upper_bound"):
+        for number in ("lower_bound", "gap", "upper_bound"):
             for limit in (0.999 * line[number], line[number], 1.001 * line[number]):
                 outcome = run("audit", scores, *options, "--fail-above", limit, "--json")
                 gate, passed = outcome.json["gate"], line[decided_by] <= limit
@@ -60,8 +60,9 @@ class TestGate:
         outcome = run("audit", scores, *CHOICES, "--fail-above", limit, "--fail-on", fail_on)
         shown = " ".join(outcome.out.split())
         side = {"exceeds": "at least", "inconclusive": "at most"}[fail_on]
-        bound = f"{side} {line[side.replace(' ', '_')]:.3f} with 95% confidence"
-        gap = f"gate (--fail-on {fail_on}): statistical parity (pSP) gap {line['value']:.3f}"
+        number = line[{"exceeds": "lower_bound", "inconclusive": "upper_bound"}[fail_on]]
+        bound = f"{side} {number:.3f} with 95% confidence"
+        gap = f"gate (--fail-on {fail_on}): statistical parity (pSP) gap {line['gap']:.3f}"
         assert f"{gap}, {bound}, limit {limit}: {words}" in shown
 
     @pytest.mark.parametrize("fail_on", ["estimate", "exceeds", "inconclusive"])
@@ -154,7 +155,14 @@ class TestPairs:
         found = run("audit", scores, *CROSSED, "--json", "--out", "out").json["metrics"]
         table = pd.read_csv(tmp_path / "out" / "pairs.csv", keep_default_na=False)
         written = [
-            (line.metric, [line.group_a, line.group_b], line.value, line.low, line.high, line.among or None)
+            (
+                line.metric,
+                [line.group_a, line.group_b],
+                line.gap,
+                line.ci_low,
+                line.ci_high,
+                line.among or None,
+            )
             for line in table.itertuples()
         ]
         assert written == [
@@ -184,7 +192,7 @@ class TestPairs:
             table = shown.split(f"The 5 largest gaps of 6 pairs by {title}:\n")[1].splitlines()
             for line, pair in zip(table[1:6], gaps[metric]["pairs"], strict=False):
                 assert line.split("  ")[0] == " / ".join(pair["groups"])
-                assert f"{pair['value']:.3f}  {pair['low']:.3f} – {pair['high']:.3f}" in line
+                assert f"{pair['gap']:.3f}  {pair['ci_low']:.3f} – {pair['ci_high']:.3f}" in line
             assert "95% interval, this pair alone" in table[0]
             assert table[6].startswith(
                 "The confidence interval of a pair is valid if the pair was chosen in advance"

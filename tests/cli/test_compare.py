@@ -127,11 +127,11 @@ def test_differences_are_those_of_the_library(run, people, scores, new):
         random_state=0,
     )
     told = second["difference_from_first"]
-    assert list(told) == [row.metric for row in found.rows]
-    for row in found.rows:
+    assert list(told) == [row.metric for row in found.metrics]
+    for row in found.metrics:
         expected = {
-            "low": row.ci_low,
-            "high": row.ci_high,
+            "ci_low": row.ci_low,
+            "ci_high": row.ci_high,
             "upper_bound": row.upper_bound,
             "p_value": row.p_value,
         }

@@ -131,7 +131,7 @@ class TestIntervals:
         model_table().to_csv(tmp_path / "table.csv", index=False)
         auto = run(*TRAIN, "--interval", "auto", "--json").json
         assert auto["interval"][1] - auto["interval"][0] == pytest.approx(0.25)
-        assert any("rows that were not trained on had no say" in note for note in auto["notes"])
+        assert any("held-out rows had no influence on the choice" in note for note in auto["notes"])
         by_group = ("--interval", "north=0.1", 0.4, "--interval", "south=0.2", 0.5)
         found = run(*TRAIN, *by_group, "--json").json
         assert found["fit"]["training_gap"] <= 0.3
@@ -303,7 +303,7 @@ class TestLowIsGood:
             mirrored = low["metrics"][name]
             assert mirrored["gap"] == pytest.approx(row["gap"])
             assert mirrored["ci_high"] == pytest.approx(row["ci_high"])
-        assert low["metrics"]["demographic_parity"]["score"] == -0.5
+        assert low["metrics"]["demographic_parity"]["at_score"] == -0.5
         shown = " ".join(run("audit", "low.csv", *options[:-1], "--lower-is-better").out.split())
         assert "from the best, the lowest scores (score percentiles 10–40)" in shown
         assert "score below" in shown

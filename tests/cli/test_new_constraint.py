@@ -11,12 +11,18 @@ import pandas as pd
 import pytest
 
 from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_path, persistence, save_model
-from partialfair.constraints import Constraint, StatisticalParity
+from partialfair.constraints import StatisticalParity
+from partialfair.constraints.base import Constraint
 from partialfair.exceptions import InputError
 from partialfair.metrics import fairness_report, partial_demographic_parity_difference
 from partialfair.metrics.catalogue import report_metrics
-from partialfair.report import audit_page
-from partialfair.training.named_constraints import NAMED_CONSTRAINTS, NamedConstraint, record_of, register
+from partialfair.report.pages import audit_page
+from partialfair.training.named_constraints import (
+    NAMED_CONSTRAINTS,
+    NamedConstraint,
+    record_of,
+    register_constraint,
+)
 from partialfair_paper.quadratic import QuadraticGroupAUC
 from tests.new_constraint import NAME, TITLE, PercentParity, registered
 
@@ -198,7 +204,7 @@ class NoThreshold(Constraint):
         (NamedConstraint("mine", dict, "statistical_parity"), "needs a subclass of Constraint"),
         (NamedConstraint("none", NoThreshold, "statistical_parity"), "'none' cannot be a constraint's name"),
         (NamedConstraint("no name", NoThreshold, "statistical_parity"), "'no name' cannot be a constraint's"),
-        (NamedConstraint("mine", NoThreshold, "mine"), "'mine' bounds 'mine', which is no metric"),
+        (NamedConstraint("mine", NoThreshold, "mine"), "'mine' bounds 'mine', which is not a metric"),
         (NamedConstraint("mine", NoThreshold, "demographic_parity"), "NoThreshold has no such field"),
         (NamedConstraint(NAME, NoThreshold, "statistical_parity"), "a name has one class"),
         (NamedConstraint("mine", StatisticalParity, "statistical_parity"), "a class has one name"),
@@ -207,13 +213,13 @@ class NoThreshold(Constraint):
 def test_records_that_cannot_be_right_are_refused(record, complaint):
     before = dict(NAMED_CONSTRAINTS)
     with pytest.raises(InputError, match=complaint):
-        register(record)
+        register_constraint(record)
     assert before == NAMED_CONSTRAINTS
 
 
 def test_a_class_that_is_defined_again_takes_the_place_of_the_former():
     again = type(PercentParity.__name__, (PercentParity,), {"__module__": PercentParity.__module__})
-    register(NamedConstraint(NAME, again, NAME))
+    register_constraint(NamedConstraint(NAME, again, NAME))
     assert NAMED_CONSTRAINTS[NAME].kind is again
 
 

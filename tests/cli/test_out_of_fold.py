@@ -116,10 +116,10 @@ def test_a_path_out_of_fold(run, table, tmp_path):
     scored = pd.read_csv(tmp_path / "out" / "out_of_fold.csv")
     assert (people_in_folds(scored) == 1).all()
     lines = pd.read_csv(tmp_path / "out" / "path.csv")
-    for gap, column in zip(lines["gap"], ("no constraint", "max gap 0.6", "max gap 0.3"), strict=True):
+    for gap, column in zip(lines["gap"], ("unconstrained", "max_gap_0.6", "max_gap_0.3"), strict=True):
         assert gap == pytest.approx(
             partial_statistical_parity_difference(
-                None, scored[f"score, {column}"], sensitive_features=scored["sex"], interval=(0.1, 0.9)
+                None, scored[f"score_{column}"], sensitive_features=scored["sex"], interval=(0.1, 0.9)
             )
         )
     assert "every row was scored by one of 3 models" in (tmp_path / "out" / "page.html").read_text()

@@ -105,9 +105,9 @@ class TestPath:
 
     def test_the_best_is_saved_with_its_preprocessing(self, traced, record, table):
         """A gap of at most 1 is no demand, so that the most accurate model on the rows held out is chosen."""
-        scores = [model["score"] for model in record["models"]]
+        scores = [model["accuracy"] for model in record["models"]]
         (chosen,) = [model for model in record["models"] if model["chosen"]]
-        assert chosen["score"] == max(scores)
+        assert chosen["accuracy"] == max(scores)
         model = load_model(traced / record["model"])
         assert isinstance(model, TableModel)
         assert chosen["max_gap"] in (None, model.classifier.max_gap)
@@ -138,7 +138,7 @@ class TestPath:
             for half in halves
         ]
         assert (line["training_gap"], line["gap"]) == pytest.approx(tuple(gaps))
-        assert line["score"] == pytest.approx(
+        assert line["roc_auc"] == pytest.approx(
             roc_auc_score(table["hired"][halves[1]] == "yes", scores[halves[1]])
         )
 
@@ -168,7 +168,7 @@ class TestPath:
         scores = load_model(file.parent / "out" / "model.skops").decision_function(table)
         half = _halves(table, seed=0)[1]
         right = (scores > 0) == (table["hired"] == "yes")
-        assert line["score"] == pytest.approx(np.average(right[half], weights=table["weight"][half]))
+        assert line["accuracy"] == pytest.approx(np.average(right[half], weights=table["weight"][half]))
         gap = partial_statistical_parity_difference(
             None,
             scores[half],

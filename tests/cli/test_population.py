@@ -22,12 +22,12 @@ def test_the_promise_comes_first(run, tmp_path):
     outcome = run(*BASIC, "--max-gap", 0.5, "--confidence", 0.9, "--out", "out")
     assert outcome.code == 0
     said = " ".join(outcome.out.split())
-    promise = said.index("With 90% confidence the gap of new people is at most 0.5 (")
+    promise = said.index("With 90% confidence the gap on new data is at most 0.5 (")
     assert promise < said.index("Before, no constraint")
     assert "the model was chosen on the held-out rows" in said
     model = load_model(tmp_path / "out" / "model.skops")
     told = model.classifier.result_.population
-    assert told.certified
+    assert told.validated
     assert told.n_rows == pytest.approx(320, abs=2)
     assert not isinstance(model.classifier.validation, tuple)  # nobody's rows are in the file
 
@@ -35,7 +35,7 @@ def test_the_promise_comes_first(run, tmp_path):
 def test_the_record_has_the_figures(run):
     record = run(*BASIC, "--max-gap", 0.5, "--json", "--out", "out").json
     told = record["fit"]["population"]
-    assert record["fit"]["satisfied"] is told["certified"] is True
+    assert record["fit"]["satisfied"] is told["validated"] is True
     assert record["settings"]["enforce"] == "population"
     assert told["upper_bound"] <= told["max_gap"] == 0.5
     assert told["n_models"] == 3
@@ -46,7 +46,7 @@ def test_an_honest_no(run, tmp_path):
     assert outcome.code == 1
     said = " ".join(outcome.out.split())
     for words in (
-        "Constraint NOT satisfied: No model was shown, with 95% confidence, to have a gap of at most 0.1",
+        "Constraint NOT satisfied: No model was validated: none has, with 95% confidence, a gap of at most 0.1",
         "the lowest upper bound is",
         "what to do: more rows",
     ):
@@ -56,7 +56,7 @@ def test_an_honest_no(run, tmp_path):
     assert "model.skops" not in names
     refused = run("predict", "out", "table.csv", "--out", "scores.csv")
     assert refused.code == 2
-    assert "no model was shown" in refused.err
+    assert "no model was validated" in refused.err
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_from_a_table_to_scores(run, table, tmp_path, model):
     new.loc[:4, 'school "type"'] = "circus"
     new.to_csv(tmp_path / "new.csv", index=False)
     (note,) = run("predict", "out", "new.csv", "--out", "scores.csv", "--json").json["notes"]
-    assert note.endswith("'circus' in 5 rows, which training did not see: they count as missing")
+    assert note.endswith("'circus' in 5 rows, which did not occur in training: they count as missing")
     scores = pd.read_csv(tmp_path / "scores.csv")["score"]
     loaded = load_model(tmp_path / "out" / "model.skops")
     np.testing.assert_allclose(scores, loaded.decision_function(new), rtol=1e-12)

@@ -44,10 +44,10 @@ def test_the_page_begins_as_the_generator_writes():
             labels = trained.setdefault(row["dataset"], {}).setdefault(row["fairness of"], [])
             labels += [] if row["method"] in labels else [row["method"]]
     title, _, trainers, heading, remarks, claims = PAGE.split("\n\n")[:6]
-    assert title == "# Reproducing the paper: results"
+    assert title == "# Results"
     assert (heading, claims) == ("## How to read it", "## The paper's claims")
     assert trainers == f"**{report.write_trainers(trained)}**"
-    assert "in full on law_school (" in trainers
+    assert "in full only on law_school (" in trainers
     assert remarks == report._bullets(report._remarks(Scope((*DATASETS, "acs_income"))))
 
 

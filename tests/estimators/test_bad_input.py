@@ -185,7 +185,7 @@ def test_tables(people):
         ([], r"sensitive_columns is empty"),
         (True, r"sensitive_columns is True, which is not a column of X"),
         (["sex", 1], r"sensitive_columns lists a column twice"),
-        (["merit", "sex", "income"], r"all the columns of X, so no feature is left"),
+        (["merit", "sex", "income"], r"all columns of X, so no feature is left"),
     ],
 )
 def test_sensitive_columns(people, columns, match):
@@ -242,7 +242,7 @@ def test_prediction(people):
     clf.fit(people.X, people.y, sensitive_features=people.groups)
     with pytest.raises(InputError, match=r"group 'x' was not seen in fit, which saw 'f' and 'm'"):
         clf.predict(people.X[:2], sensitive_features=["f", "x"])
-    with pytest.raises(InputError, match="needs the group to score a row"):
+    with pytest.raises(InputError, match="needs the group of every row"):
         clf.predict(people.X)
     with pytest.raises(InputError, match=r"group 0 was not seen in fit, which saw 'f' and 'm'"):
         clf.predict(people.X[:2], sensitive_features=[0, 0])

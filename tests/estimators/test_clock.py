@@ -208,7 +208,7 @@ def interrupted_at(monkeypatch, name, call):
         ("ProblemPoint.objective_hessians", 1),  # in the unconstrained fit
         ("partialfair.training.statement.place_intervals", 1),  # between that and the first solve
         ("ProblemPoint.constraint_jacobian", 3),
-        ("partialfair.training.attempts.find_validated", 1),
+        ("partialfair.training.attempts.certify", 1),
         ("partialfair.training.tightening.join", 1),  # after the first solve
     ],
 )

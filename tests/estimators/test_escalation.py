@@ -11,7 +11,8 @@ import pytest
 from scipy.optimize import minimize
 
 from partialfair import FitOptions, PartialFairClassifier, PartialFairRegressor, fairness_path
-from partialfair.constraints import DemographicParity, StatisticalParity, join
+from partialfair.constraints import DemographicParity, StatisticalParity
+from partialfair.constraints.block import join
 from partialfair.data.groups import encode_groups
 from partialfair.exceptions import UninformativeModelWarning
 from partialfair.metrics import partial_statistical_parity_difference

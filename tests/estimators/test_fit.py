@@ -12,7 +12,8 @@ from partialfair.estimators.inputs import read_samples
 from partialfair.estimators.parameters import read_task
 from partialfair.optimization.objectives import Squared
 from partialfair.optimization.solvers import MultiStartSQP
-from partialfair.training import EarlierFits, FitSettings, fit_linear
+from partialfair.training.fit import fit_linear
+from partialfair.training.settings import EarlierFits, FitSettings
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ from partialfair.constraints import (
     EqualizedOdds,
     EqualOpportunity,
     GroupAUC,
-    RankGrid,
     StatisticalParity,
 )
+from partialfair.constraints.parity import RankGrid
 from partialfair.constraints.surrogates import Ramp
 from partialfair.data.groups import encode_groups
 from partialfair.data.intervals import as_interval_set

@@ -94,7 +94,7 @@ def test_a_class_that_cannot_win_is_said():
     """With labels that are noise no direction puts positives above the top negatives."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(300, 2)), rng.random(300) < 0.5
-    with pytest.warns(SurrogateWarning, match=r"positives do not beat the negatives of fpr=\(0.0, 0.1\)"):
+    with pytest.warns(SurrogateWarning, match=r"positives do not exceed the negatives of fpr=\(0.0, 0.1\)"):
         PartialFairClassifier(None, loss=PartialAUC((0.0, 0.1))).fit(X, y)
 
 

@@ -161,7 +161,7 @@ class TestInterval:
 
     def test_one_that_nothing_takes_is_refused(self, people):
         model = PartialFairClassifier(StatisticalParity((0.1, 0.3)), interval=INTERVAL)
-        with pytest.raises(InputError, match=r"settings of its own, so interval must not be given"):
+        with pytest.raises(InputError, match=r"its own settings, so interval must not be given"):
             model.fit(people.X, people.y, sensitive_features=people.groups)
 
     def test_objects_without_one_may_have_it_chosen(self, people):

@@ -9,10 +9,10 @@ from partialfair import PartialFairClassifier
 from partialfair.estimators.inputs import read_samples
 from partialfair.estimators.parameters import read_task
 from partialfair.metrics import partial_statistical_parity_difference
-from partialfair.training import EarlierFits
+from partialfair.training.settings import EarlierFits
 
 INTERVAL = (0.1, 0.6)
-SOLVES = ("going on", "surrogate constraints", "correction", "more steps")
+SOLVES = ("warm start", "surrogate constraints", "correction", "more steps")
 
 
 @pytest.fixture(scope="module")

@@ -68,13 +68,13 @@ def held_out_of(people, share=0.2, seed=0):
 
 def test_a_certified_model_and_its_record(fitted, people):
     result, told = fitted.result_, fitted.result_.population
-    assert told.certified
+    assert told.validated
     assert result.satisfied is True
     assert result.status in (Status.CONVERGED, Status.FEASIBLE)
-    assert told.at_most <= told.max_gap == 0.5
+    assert told.upper_bound <= told.max_gap == 0.5
     assert (told.n_models, told.confidence, told.scoring) == (9, 0.95, "accuracy")
     assert 1 <= told.n_validated <= 9
-    assert str(result).startswith("With 95% confidence the gap of new people is at most 0.5\n")
+    assert str(result).startswith("With 95% confidence the gap on new data is at most 0.5\n")
     assert fitted.get_params()["enforce"] == result.enforce == "population"
     _, held_out = held_out_of(people)
     assert told.n_rows == held_out.n
@@ -83,7 +83,7 @@ def test_a_certified_model_and_its_record(fitted, people):
         None, fitted.decision_function(held_out.X), sensitive_features=held_out.groups, interval=INTERVAL
     )
     assert told.gap == pytest.approx(gap)
-    assert told.gap < told.at_most
+    assert told.gap < told.upper_bound
     assert result.constraints[0].max_gap == 0.5
     assert result.gap <= told.trained_max_gap + 1e-12
 
@@ -151,9 +151,11 @@ def test_an_honest_no(people, few_models):
         clf.fit(X, y, sensitive_features=groups)
     assert (caught[0].filename, caught[0].category) == (__file__, ConvergenceWarning)
     said = str(caught[0].message)
-    assert said.startswith("no model was shown, with 95% confidence, to have a gap of at most 0.2 on new")
+    assert said.startswith(
+        "no model was validated: none has, with 95% confidence, a gap of at most 0.2 on new"
+    )
     assert "the lowest upper bound is" in said
-    assert "rows held out would do, if gaps stay as estimated" in said
+    assert "held-out rows would be enough if the estimated gaps stay" in said
     result, told = clf.result_, clf.result_.population
     assert (told.validated, told.n_validated, result.satisfied) == (False, 0, False)
     assert result.status is Status.NOT_VALIDATED
@@ -264,7 +266,7 @@ def test_groups_that_nothing_is_said_of_are_named(people, few_models):
     with pytest.warns(SmallGroupWarning):
         clf.fit(X, y, sensitive_features=groups)
     assert clf.result_.population.not_evaluated == ("few",)
-    assert "nothing is said of: few" in str(clf.result_)
+    assert "not evaluated, too few of their rows held out: few" in str(clf.result_)
 
 
 def test_time_and_callbacks_end_all_fits(people):
@@ -291,13 +293,19 @@ def test_time_and_callbacks_end_all_fits(people):
         ({"validation": 0}, r"validation must lie in \(0, 0.9\], not 0"),
         ({"validation": 1.5}, r"validation must lie in \(0, 0.9\], not 1.5"),
         ({"validation": "some"}, "validation must lie in"),
-        ({"validation": (1, 2)}, r"validation must be a share of the rows, or \(X, y, sensitive_features\)"),
-        ({"constraint": None}, "enforce='population' bounds the gap of new people, so it needs a constraint"),
+        (
+            {"validation": (1, 2)},
+            r"validation must be a fraction of the rows, or \(X, y, sensitive_features\)",
+        ),
+        (
+            {"constraint": None},
+            "enforce='population' limits the gap in the population, so it needs a constraint",
+        ),
         (
             {"constraint": ["statistical_parity", "demographic_parity"]},
-            "enforce='population' takes one constraint, not 2",
+            "enforce='population' needs exactly one constraint, not 2",
         ),
-        ({"constraint": QuadraticGroupAUC(1.0), "interval": None, "max_gap": 0.05}, "bounds no exact"),
+        ({"constraint": QuadraticGroupAUC(1.0), "interval": None, "max_gap": 0.05}, "has no exact metric"),
     ],
 )
 def test_bad_settings(people, settings, message):
@@ -353,10 +361,10 @@ def test_files_hold_the_answer_and_nobody_held_out(fitted, people, tmp_path, few
     assert again.result_.satisfied is True
     np.testing.assert_array_equal(again.decision_function(X), fitted.decision_function(X))
     given = PartialFairClassifier(**QUICK, validation=(X, y, groups))
-    with pytest.raises(InputError, match=r"validation holds people's rows"):
+    with pytest.raises(InputError, match=r"validation holds data rows"):
         save_model(given, tmp_path / "other.skops")
     pipe = make_pipeline(StandardScaler(), given)
-    with pytest.raises(InputError, match=r"partialfairclassifier__validation holds people's rows"):
+    with pytest.raises(InputError, match=r"partialfairclassifier__validation holds data rows"):
         save_model(pipe, tmp_path / "other.skops")
 
 
@@ -385,13 +393,11 @@ def test_clusters_are_certified_on_as_a_whole(people, few_models):
 def test_clusters_are_refused_where_nobody_is_held_out(people):
     X, y, groups = people
     for kind in (PartialFairClassifier, PartialFairRegressor):
-        with pytest.raises(
-            InputError, match=r"clusters say which rows are held out together .* leave them out"
-        ):
+        with pytest.raises(InputError, match=r"clusters affect held-out rows .* omit clusters"):
             kind(interval=INTERVAL).fit(X, y, sensitive_features=groups, clusters=np.arange(len(y)))
     held_out = (X[:200], y[:200], groups[:200], None, np.arange(200))
     clf = PartialFairClassifier(**QUICK, validation=held_out)
-    with pytest.raises(InputError, match="cluster 0 is among the rows to train on and among the validation"):
+    with pytest.raises(InputError, match="cluster 0 is among the training rows and among the validation"):
         clf.fit(X, y, sensitive_features=groups, clusters=np.arange(len(y)))
     with pytest.raises(InputError, match="clusters must name the cluster of each of the 1200 rows"):
         PartialFairClassifier(**QUICK).fit(X, y, sensitive_features=groups, clusters=np.arange(3))
@@ -403,7 +409,7 @@ def test_an_interval_chosen_in_training_is_said_to_be(people, few_models):
     settings = {**QUICK, "interval": "auto", "max_gap": 1.0}
     clf = PartialFairClassifier(**settings).fit(X, y, sensitive_features=groups)
     assert clf.result_.interval_chosen
-    assert "rows that were not trained on had no say" in str(clf.result_)
+    assert "held-out rows had no influence on the choice" in str(clf.result_)
     # They had none: with other labels and scores they give the same interval.
     train, held_out = held_out_of(people)
     scrambled = (held_out.X[::-1], held_out.y, held_out.groups)

@@ -86,8 +86,8 @@ def test_group_terms_and_searches(wages):
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"constraint": "equal_opportunity"}, r"'equal_opportunity' compares people with the same label"),
-        ({"constraint": ["statistical_parity", "equalized_odds"]}, r"'equalized_odds' compares people"),
+        ({"constraint": "equal_opportunity"}, r"'equal_opportunity' compares rows of one label"),
+        ({"constraint": ["statistical_parity", "equalized_odds"]}, r"'equalized_odds' compares rows"),
         ({"constraint": "demographic_parity"}, r"'demographic_parity' needs constraint_threshold, the pred"),
         (
             {"constraint": StatisticalParity(), "constraint_threshold": 1.0},
@@ -95,12 +95,12 @@ def test_group_terms_and_searches(wages):
         ),
         ({"constraint": StatisticalParity(), "interval": "auto"}, r"interval='auto' needs a rate"),
         ({"interval": None}, r"interval is missing: .*\(0, 1\)"),
-        ({"interval": "auto"}, r"interval='auto' needs a rate .* choose_interval\(.*, positive_rate="),
+        ({"interval": "auto"}, r"interval='auto' needs a rate .*choose_interval\(.*, positive_rate="),
         (
             {"constraint": "demographic_parity", "constraint_threshold": 2.0, "interval": "auto"},
-            r"interval='auto' needs a rate of positive decisions, and a regressor makes none",
+            r"interval='auto' needs a rate of positive decisions, which a regressor does not have",
         ),
-        ({"loss": "hinge"}, r"loss='hinge' is a loss of two classes; a regressor takes 'squared'"),
+        ({"loss": "hinge"}, r"loss='hinge' is a loss for two classes; a regressor needs 'squared'"),
         ({"loss": "cubic"}, r"loss must be 'logistic', 'squared', .* not 'cubic'"),
     ],
 )

@@ -160,7 +160,7 @@ def test_a_warm_fit_goes_on_from_the_last_model_and_takes_fewer_passes():
         warnings.simplefilter("ignore")
         warm.set_params(max_gap=0.15).fit(X, y, sensitive_features=groups)
     cold = fitted(X, y, groups, max_gap=0.15)
-    assert "going on from the last fit" in hows(warm)
+    assert "warm start from the previous fit" in hows(warm)
     assert "surrogate constraints" not in hows(warm)
     assert warm.result_.satisfied
     assert warm.result_.kkt.holds(warm.tol)

@@ -33,6 +33,7 @@ from partialfair import (
     save_model,
 )
 from partialfair.exceptions import InputError
+from partialfair.metrics import FairnessReport
 from partialfair.onnx import to_onnx
 from partialfair.postprocessing import PartialParityAdjuster
 from partialfair.training.named_constraints import NAMED_CONSTRAINTS
@@ -485,9 +486,12 @@ def _check_regular(value: Any) -> None:
             if np.isinf(part).any():
                 raise IrregularResult("a result is infinite")
             continue
-        for name in ("to_frame", "pairs_frame", "groups_frame", "bins_frame"):
+        for name in ("to_frame", "bins_frame"):
             if not isinstance(part, pd.Series | pd.DataFrame) and hasattr(part, name):
                 getattr(part, name)()
+        if isinstance(part, FairnessReport):
+            part.to_frame(by="pair")
+            part.to_frame(by="group")
         str(part)
 
 

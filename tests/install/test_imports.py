@@ -117,7 +117,7 @@ def test_lazy_names():
     import partialfair
 
     assert set(partialfair.__all__) <= set(dir(partialfair))
-    assert partialfair.choose_interval is partialfair.metrics.choose_interval
+    assert partialfair.choose_interval is partialfair.metrics.choice.choose_interval
     assert partialfair.datasets.__name__ == "partialfair.datasets"
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = partialfair.nonsense

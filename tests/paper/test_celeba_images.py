@@ -188,7 +188,7 @@ class TestPacked:
     @staticmethod
     def check_refused(shard: Path) -> None:
         with pytest.raises(
-            DataFetchError, match=r"is not a whole shard of packed faces|cannot be read"
+            DataFetchError, match=r"is not a complete shard of packed faces|cannot be read"
         ) as caught:
             load_celeba_images(path=shard.parents[1])
         assert str(caught.value).startswith(str(shard))
@@ -207,7 +207,7 @@ class TestPacked:
     def test_a_damaged_image_is_named_with_its_shard(self, packed, file):
         shard = packed / "faces" / "celeba96_val.npz"
         write_shard(shard, (162_771, 162_775), [noise(1, 96, 96, "WEBP"), file])
-        with pytest.raises(DataFetchError, match="not a whole WEBP image of 96 × 96 pixels") as caught:
+        with pytest.raises(DataFetchError, match="not a complete WEBP image of 96 × 96 pixels") as caught:
             load_celeba_images(path=packed)
         assert str(caught.value).startswith(f"image 162775 of CelebA in {shard} ")
 
@@ -260,7 +260,7 @@ class TestAligned:
                 {"cut": raw[: len(raw) // 2], "text": b"no image", "png": png.getvalue()}[damage]
             )
         with pytest.raises(
-            DataFetchError, match=r"cannot be read|not a whole JPEG image of 178 × 218"
+            DataFetchError, match=r"cannot be read|not a complete JPEG image of 178 × 218"
         ) as caught:
             load_celeba_images(path=aligned)
         assert str(image) in str(caught.value)

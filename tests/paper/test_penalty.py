@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from partialfair import FitOptions, PartialFairClassifier
-from partialfair.constraints import DemographicParity, join
+from partialfair.constraints import DemographicParity
+from partialfair.constraints.block import join
 from partialfair.constraints.surrogates import Ramp
 from partialfair.data.groups import encode_groups
 from partialfair.optimization.models import linear_model

@@ -6,7 +6,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from partialfair import PartialFairClassifier
-from partialfair.constraints import StatisticalParity, join
+from partialfair.constraints import StatisticalParity
+from partialfair.constraints.block import join
 from partialfair.constraints.surrogates import Ramp
 from partialfair.data.groups import encode_groups
 from partialfair.exceptions import InputError

@@ -98,7 +98,7 @@ def test_every_target_on_law_school(tmp_path, data_dir, protocol):
     # Nothing is done twice: of all targets no run is left, and the runs of one are not written again.
     keys = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "r" / "runs").iterdir()}
     again = ("--dataset", "law_school", "--protocol", protocol, *options(data_dir, tmp_path / "r"))
-    assert ", 0 of them still to be done" in reproduce("all", *again, "--dry-run").stdout
+    assert ", 0 of them left" in reproduce("all", *again, "--dry-run").stdout
     assert reproduce("table3", *again).exception is None  # which needs no picture
     assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "r" / "runs").iterdir()} == keys
     # Once both protocols have been run, their frontiers are beside each other.
@@ -121,7 +121,7 @@ def test_networks_on_300_faces(tmp_path, data_dir, monkeypatch):
         figures, "NETWORKS", {name: published.NETWORKS[name] for name in list(published.NETWORKS)[:1]}
     )
     common = ("fig12", "--data", data_dir, "--out", tmp_path / "r", "--seeds", 1, "--rows", 300)
-    assert "2 runs, 2 of them still to be done" in reproduce(*common, "--dry-run").stdout
+    assert "2 runs, 2 of them left" in reproduce(*common, "--dry-run").stdout
     done = reproduce(*common, "--json")
     assert done.exception is None
     record = json.loads(done.stdout)
@@ -155,20 +155,20 @@ def test_the_recorded_networks_are_those_of_the_figure(tmp_path, monkeypatch):
     celeba = runpy.run_path(str(ROOT / "benchmarks" / "celeba.py"))
     celeba["put_into_store"](tmp_path / "r")
     done = reproduce("fig12", "--out", tmp_path / "r", "--report", "--dry-run")
-    assert "85 runs, 0 of them still to be done" in done.stdout
+    assert "85 runs, 0 of them left" in done.stdout
 
 
 @pytest.mark.usefixtures("small")
 def test_exports_costs_and_lists(tmp_path, data_dir):
     common = ("table4", "--dataset", "law_school", *options(data_dir, tmp_path / "r"))
     dry = reproduce(*common, "--dry-run")
-    assert "3 runs, 3 of them still to be done" in dry.stdout
+    assert "3 runs, 3 of them left" in dry.stdout
     assert not (tmp_path / "r").exists()
     assert reproduce(*common, "--export", tmp_path / "all.parquet").exception is None
     frame = pd.read_parquet(tmp_path / "all.parquet")
     assert len(frame) == 3
     assert frame["test accuracy"].between(0.5, 1).all()
-    assert "3 runs, 0 of them still to be done" in reproduce(*common, "--dry-run").stdout
+    assert "3 runs, 0 of them left" in reproduce(*common, "--dry-run").stdout
     cost = json.loads(reproduce(*common, "--dry-run", "--json").stdout)
     assert (cost["runs"], cost["left"], cost["minutes"]) == (3, 0, 0)
     listed = reproduce("list").stdout
@@ -194,7 +194,7 @@ def test_a_quick_look_says_that_it_is_one(tmp_path, data_dir):
     common = ("--dataset", "law_school", *options(data_dir, tmp_path / "r"))
     assert reproduce("table3", "table4", *common, "--report").exception is None
     text = (tmp_path / "r" / "report.md").read_text()
-    assert "A quick look: its verdicts are mostly chance." in text
+    assert "This is a quick look: its verdicts are mostly chance." in text
     assert "nan" not in text
     assert "bank is compared" not in text
     assert "Claims on other data sets, not evaluated here:" in text
@@ -203,11 +203,20 @@ def test_a_quick_look_says_that_it_is_one(tmp_path, data_dir):
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        (("fig99",), "there is no target 'fig99'; there are fig1, fig2"),
+        (("fig99",), "there is no target 'fig99'; choose among fig1, fig2"),
         (("fig2", "--method", "trees"), "--method is for fig1, which is not among these targets"),
-        (("fig1", "--method", "forest"), "--method forest is not in fig1, which has unconstrained, ours"),
-        (("fig1", "--method", "trees", "--protocol", "paper"), "which has unconstrained, idca"),
-        (("fig3", "--dataset", "bank"), "--dataset bank is in none of these targets, which have a9a"),
+        (
+            ("fig1", "--method", "forest"),
+            "--method forest is not in fig1, whose fast protocol has unconstrained, ours",
+        ),
+        (
+            ("fig1", "--method", "trees", "--protocol", "paper"),
+            "whose paper protocol has unconstrained, idca",
+        ),
+        (
+            ("fig3", "--dataset", "bank"),
+            "--dataset bank is in none of these targets, whose data sets are a9a",
+        ),
         (("fig1", "--dataset", "law_school", "--export", "nowhere/runs.parquet"), "there is no directory"),
         (("fig1", "--dataset", "law_school", "--data", "nowhere", "--jobs", "1"), "nowhere"),
         (("fig1", "--dataset", "law_school", "--data", "nowhere", "--jobs", "2"), "nowhere"),
@@ -237,7 +246,7 @@ def test_some_methods_of_figure_1(tmp_path, data_dir):
     page = (tmp_path / "r" / "report.html").read_text()
     assert all(escape(label) in page for label in labels.values())
     # The same runs are those of the whole figure.
-    assert "5 runs, 0 of them still to be done" in reproduce(*asked, "--dry-run").stdout
+    assert "5 runs, 0 of them left" in reproduce(*asked, "--dry-run").stdout
     left = json.loads(reproduce("fig1", *common, "--dry-run", "--json").stdout)
     assert left["runs"] - left["left"] == len(list((tmp_path / "r" / "runs").iterdir()))
 

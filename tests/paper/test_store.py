@@ -82,7 +82,7 @@ def test_damaged_scores_are_named(tmp_path):
         with pytest.raises(InputError, match=r"scores\.npz is damaged \(it holds no arrays\): remove"):
             store.scores(RUN)
     path.unlink()
-    with pytest.raises(InputError, match=r"scores\.npz is damaged \(there is no such file\): remove"):
+    with pytest.raises(InputError, match=r"scores\.npz is damaged \(the file is missing\): remove"):
         store.scores(RUN)
 
 

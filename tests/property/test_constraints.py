@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partialfair.constraints import (
-    Constraint,
     DemographicParity,
     EqualizedOdds,
     EqualOpportunity,
     GroupAUC,
     StatisticalParity,
 )
+from partialfair.constraints.base import Constraint
 from partialfair.constraints.surrogates import Ramp, RoundedRamp, Sigmoid
 from partialfair.data.groups import encode_groups
 from partialfair.training.named_constraints import NAMED_CONSTRAINTS

@@ -17,11 +17,11 @@ from partialfair.constraints import (
     EqualOpportunity,
     GroupAUC,
     StatisticalParity,
-    join,
 )
+from partialfair.constraints.block import join
 from partialfair.constraints.surrogates import Ramp, RoundedRamp, Sigmoid
 from partialfair.data.groups import Members, encode_groups
-from partialfair.estimators import PartialFairClassifier
+from partialfair.estimators.classifier import PartialFairClassifier
 from partialfair.estimators.parameters import read_constraints, read_settings, read_solver
 from partialfair.exceptions import InputError
 from partialfair.optimization.models import linear_model

@@ -5,7 +5,8 @@ import warnings
 import numpy as np
 import pytest
 
-from partialfair.constraints import DemographicParity, StatisticalParity, join
+from partialfair.constraints import DemographicParity, StatisticalParity
+from partialfair.constraints.block import join
 from partialfair.constraints.dc.row_columns import single_column
 from partialfair.constraints.surrogates import Ramp
 from partialfair.data.groups import encode_groups

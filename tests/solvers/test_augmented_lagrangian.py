@@ -5,7 +5,8 @@ import time
 import numpy as np
 import pytest
 
-from partialfair.constraints import DemographicParity, GroupAUC, StatisticalParity, join
+from partialfair.constraints import DemographicParity, GroupAUC, StatisticalParity
+from partialfair.constraints.block import join
 from partialfair.constraints.surrogates import RoundedRamp, Sigmoid
 from partialfair.data.groups import encode_groups
 from partialfair.exceptions import InputError

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from partialfair import PartialFairClassifier
-from partialfair.constraints import ConstraintBlock, StatisticalParity, Thresholds, join
-from partialfair.constraints.block import JoinedThresholds
+from partialfair.constraints import StatisticalParity
+from partialfair.constraints.block import ConstraintBlock, JoinedThresholds, Thresholds, join
 from partialfair.exceptions import InputError
 from partialfair.optimization.models import FirstOrderModel, linear_model
 from partialfair.optimization.objectives import Logistic

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partialfair.constraints import ConstraintBlock, StatisticalParity, Thresholds
+from partialfair.constraints import StatisticalParity
+from partialfair.constraints.block import ConstraintBlock, Thresholds
 from partialfair.constraints.dc import DCSystem, GroupMeans, atom
 from partialfair.constraints.surrogates import Ramp, RoundedRamp
 from partialfair.data.groups import encode_groups, members_of

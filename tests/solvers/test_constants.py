@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from partialfair.constraints import join
+from partialfair.constraints.block import join
 from partialfair.exceptions import InputError
 from partialfair.optimization.problems import Ball, Problem, estimate_constants
 from partialfair.theory import idca_budget

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from partialfair.constraints import DemographicParity, StatisticalParity, join
+from partialfair.constraints import DemographicParity, StatisticalParity
+from partialfair.constraints.block import join
 from partialfair.constraints.surrogates import Ramp, RoundedRamp
 from partialfair.data.groups import encode_groups
 from partialfair.optimization.models import linear_model

@@ -5,7 +5,8 @@ import pytest
 from scipy.optimize import minimize
 from sklearn.svm import LinearSVC
 
-from partialfair.constraints import DemographicParity, StatisticalParity, join
+from partialfair.constraints import DemographicParity, StatisticalParity
+from partialfair.constraints.block import join
 from partialfair.constraints.surrogates import RoundedRamp
 from partialfair.data.groups import encode_groups
 from partialfair.optimization.models import linear_model

@@ -8,7 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from partialfair.constraints import DemographicParity, StatisticalParity, join
+from partialfair.constraints import DemographicParity, StatisticalParity
+from partialfair.constraints.block import join
 from partialfair.constraints.surrogates import Ramp, RoundedRamp, Sigmoid
 from partialfair.data.categoricals import CategoricalCodes
 from partialfair.data.groups import encode_groups

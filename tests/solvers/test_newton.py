@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from partialfair.constraints import join
+from partialfair.constraints.block import join
 from partialfair.exceptions import InputError
 from partialfair.optimization.models import linear_model
 from partialfair.optimization.objectives import Logistic

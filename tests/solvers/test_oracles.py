@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from partialfair.constraints import DemographicParity, EqualizedOdds, GroupAUC, StatisticalParity, join
+from partialfair.constraints import DemographicParity, EqualizedOdds, GroupAUC, StatisticalParity
+from partialfair.constraints.block import join
 from partialfair.constraints.dc.pieces import Pieces
 from partialfair.constraints.surrogates import Ramp, RoundedRamp, Sigmoid
 from partialfair.data.categoricals import CategoricalCodes

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from partialfair.constraints import StatisticalParity, join
+from partialfair.constraints import StatisticalParity
+from partialfair.constraints.block import join
 from partialfair.constraints.surrogates import RoundedRamp
 from partialfair.data.groups import encode_groups
 from partialfair.optimization.models import FirstOrderModel, Parameters, linear_model

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partialfair.constraints import DemographicParity, EqualizedOdds, GroupAUC, StatisticalParity, join
+from partialfair.constraints import DemographicParity, EqualizedOdds, GroupAUC, StatisticalParity
+from partialfair.constraints.block import join
 from partialfair.constraints.surrogates import Ramp, RoundedRamp, Sigmoid
 from partialfair.data.groups import encode_groups
 from partialfair.optimization.models import linear_model

@@ -56,7 +56,7 @@ def epoch(net, fair, optimizer, X, y, codes, batches):
 
 def test_majorants_touch_the_functions_where_tangents_are_taken_and_lie_above_elsewhere():
     X, _, groups = made()
-    net, fair, _ = started(groups, memory=0.0)
+    net, fair, _ = started(groups, ema_decay=0.0)
     codes, rows = fair.codes(groups), torch.arange(len(X))
     scores = net(X).squeeze(1).detach()
     fair.functions.place_thresholds(scores, codes)
@@ -72,7 +72,7 @@ def test_majorants_touch_the_functions_where_tangents_are_taken_and_lie_above_el
 @pytest.mark.parametrize("tangents", [True, False])
 def test_derivatives_are_those_of_the_term_that_is_added(method, tangents):
     X, _, groups = made(60)
-    _, fair, _ = started(groups, memory=0.0, warmup_epochs=0.0, method=method, surrogate="sigmoid")
+    _, fair, _ = started(groups, ema_decay=0.0, warmup_epochs=0.0, method=method, surrogate="sigmoid")
     codes, rows = fair.codes(groups), torch.arange(len(X))
     fair(torch.zeros(()), X[:, 0], codes, None, rows)  # places the thresholds
     if tangents:
@@ -113,7 +113,7 @@ def test_a_linear_model_comes_to_the_optimum_of_the_engine(method):
         groups,
         method=method,
         dual_lr=0.1,
-        memory=0.0,
+        ema_decay=0.0,
         surrogate="sigmoid",
         surrogate_width=1.0,
         dtype=torch.float64,
@@ -293,7 +293,7 @@ def test_what_is_recorded_on_a_gpu_is_recorded_anew_for_other_settings(monkeypat
 def test_without_rows_tangents_are_taken_at_each_batch():
     """Nothing is remembered of rows, so that values are those of the functions themselves."""
     X, y, groups = made()
-    net, fair, optimizer = started(groups, memory=0.0, warmup_epochs=1.0)
+    net, fair, optimizer = started(groups, ema_decay=0.0, warmup_epochs=1.0)
     codes = fair.codes(groups)
     for _ in range(30):
         scores = net(X).squeeze(1)
@@ -358,7 +358,7 @@ def test_what_allows_everything_adds_nothing():
     [
         ({"method": "best"}, "method must be one of 'primal_dual', 'augmented_lagrangian'"),
         ({"dual_lr": 0}, "dual_lr must be positive"),
-        ({"memory": 1.0}, "memory must lie in"),
+        ({"ema_decay": 1.0}, "ema_decay must lie in"),
         ({"refresh_every": -1}, "refresh_every must be at least 0"),
     ],
 )

@@ -11,8 +11,8 @@ from partialfair.constraints import (
     EqualOpportunity,
     GroupAUC,
     StatisticalParity,
-    join,
 )
+from partialfair.constraints.block import join
 from partialfair.constraints.surrogates import SURROGATES
 from partialfair.data.groups import encode_groups
 from partialfair.exceptions import InputError

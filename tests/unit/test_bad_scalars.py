@@ -11,6 +11,7 @@ from partialfair import (
     FitOptions,
     PartialFairClassifier,
     PartialFairRegressor,
+    choose_interval,
     fairness_path,
     metrics,
     theory,
@@ -92,7 +93,7 @@ TABLE = [
     ),
     (metric(metrics.calibration_by_group, Y, SCORES), {"n_bins": [*COUNTS, None, 0]}),
     (
-        metric(metrics.choose_interval, SCORES, positive_rate=0.3),
+        metric(choose_interval, SCORES, positive_rate=0.3),
         {
             "positive_rate": [*NUMBERS, -1, 2],
             "width": [*NUMBERS, None, 0, 2],

@@ -150,6 +150,6 @@ def test_where_an_estimate_is_close_to_the_limit_no_number_of_rows_is_advised():
     path = fairness_path(clf, X, y, sensitive_features=groups, max_gaps=[0.3], random_state=0)
     least = min(path.gap(point).gap for point in path.points)
     said = path.explain_shortfall(least + 1e-4, 0.05)
-    assert "a realistic sample cannot decide" in said
-    assert "rows held out would do" not in said
-    assert "rows held out would do" in path.explain_shortfall(least + 0.1, 0.05)
+    assert "too close to" in said
+    assert "held-out rows would be enough" not in said
+    assert "held-out rows would be enough" in path.explain_shortfall(least + 0.1, 0.05)

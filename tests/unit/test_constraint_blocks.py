@@ -7,18 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partialfair.constraints import (
-    Constraint,
-    ConstraintBlock,
-    DemographicParity,
-    EqualizedOdds,
-    GroupAUC,
-    JoinedThresholds,
-    OnAGrid,
-    StatisticalParity,
-    Thresholds,
-    join,
-)
+from partialfair.constraints import DemographicParity, EqualizedOdds, GroupAUC, StatisticalParity
+from partialfair.constraints.base import Constraint
+from partialfair.constraints.block import ConstraintBlock, JoinedThresholds, Thresholds, join
 from partialfair.constraints.dc import (
     DCSystem,
     GroupMeans,
@@ -28,6 +19,7 @@ from partialfair.constraints.dc import (
     check_columns,
     check_subgradient,
 )
+from partialfair.constraints.parity import OnAGrid
 from partialfair.constraints.surrogates import Ramp, Sigmoid
 from partialfair.data.groups import Members, encode_groups, members_of
 from partialfair.exceptions import InputError

@@ -11,8 +11,8 @@ from partialfair.constraints import (
     EqualOpportunity,
     GroupAUC,
     StatisticalParity,
-    join,
 )
+from partialfair.constraints.block import join
 from partialfair.constraints.dc import check_majorises
 from partialfair.constraints.surrogates import Ramp, RoundedRamp, Sigmoid
 from partialfair.data.groups import encode_groups

@@ -109,7 +109,7 @@ def samples():
             left = np.array([0.0, 0.5]) - taken  # the means of new people's scores
             line, by_fold = (
                 row(judged, groups, metric),
-                [row(raw[folds == f], groups[folds == f], metric).value for f in range(5)],
+                [row(raw[folds == f], groups[folds == f], metric).gap for f in range(5)],
             )
             if metric == "statistical_parity":
                 truth = np.mean([shifted_gap(high - low, *INTERVAL) for low, high in left])
@@ -145,20 +145,20 @@ class TestTruth:
             truths = np.array([truth for truth, _, _ in found])
             errors, of_folds = (
                 np.abs(np.array(values) - truths).mean()
-                for values in ([line.value for _, line, _ in found], [mean for _, _, mean in found])
+                for values in ([line.gap for _, line, _ in found], [mean for _, _, mean in found])
             )
             assert errors < 0.6 * of_folds
 
     def test_intervals_hold_the_mean_true_gap(self, samples):
         """Nominal .95; of 60 samples 50 or more at .93 but with probability .004."""
         for found in samples.values():
-            held = sum(line.low <= truth <= line.high for truth, line, _ in found)
+            held = sum(line.ci_low <= truth <= line.ci_high for truth, line, _ in found)
             assert held >= 50
 
     def test_a_constraint_that_fits_the_noise_looks_too_good(self, samples):
         """What the docs warn of: the folds' differences cancel, and the models' own do not."""
         found = samples["demographic_parity"]
-        truth, value = (np.mean(of) for of in zip(*((t, line.value) for t, line, _ in found), strict=True))
+        truth, value = (np.mean(of) for of in zip(*((t, line.gap) for t, line, _ in found), strict=True))
         assert value < 0.6 * truth
 
 

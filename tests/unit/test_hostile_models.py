@@ -17,7 +17,7 @@ from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
 from partialfair import PartialFairClassifier, load_model, save_model
-from partialfair.estimators import PartialFairRegressor
+from partialfair.estimators.regressor import PartialFairRegressor
 from partialfair.exceptions import InputError
 from partialfair.tables import CategoryColumn, GroupColumn, NumberColumn, TableModel
 

@@ -11,7 +11,7 @@ from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 from partialfair import PartialFairClassifier
-from partialfair.estimators import PartialFairRegressor
+from partialfair.estimators.regressor import PartialFairRegressor
 from partialfair.exceptions import InputError
 from partialfair.postprocessing import PartialParityAdjuster
 from partialfair.trees import PartialFairTrees

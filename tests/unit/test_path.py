@@ -98,7 +98,7 @@ def test_best_is_the_best_of_those_that_are_certified(path):
     said = str(refusal.value)
     assert said.startswith("no model of the path has a gap of at most 0 with confidence 0.95 on the 299 val")
     lowest = min(path.gap(point).bound_above(0.05 / 4) for point in path.points)
-    assert f"the lowest upper bound is {lowest:.3g} (at that confidence for all 4 models at once)" in said
+    assert f"the lowest upper bound is {lowest:.3g} (simultaneous for all 4 models)" in said
 
 
 def test_certified_sets_are_nested(path):
@@ -151,7 +151,7 @@ def test_alphas_weights_jobs_and_a_constraint_object(people):
     assert frame["alpha"].tolist() == [1e-3] * 3 + [1e-1] * 3
     assert frame["max_gap"].tolist() == [np.inf, 0.2, 0.1] * 2
     assert path.points[1].model.constraint.max_gap == 0.2
-    assert (frame["score"] > 0.7).all()
+    assert (frame[path.scoring] > 0.7).all()
     ax = path.plot(title="frontier")
     assert len(ax.get_legend().get_texts()) == 2
     assert ax.get_title() == "frontier"
@@ -166,7 +166,7 @@ def test_regressors_have_paths(people):
         reg, X, y, sensitive_features=groups, max_gaps=[0.2, 0.4], scoring="r2", random_state=0
     )
     frame = path.to_frame()
-    assert frame["score"][0] >= frame["score"][1] > frame["score"][2] > 0
+    assert frame[path.scoring][0] >= frame[path.scoring][1] > frame[path.scoring][2] > 0
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,10 @@ def test_regressors_have_paths(people):
         ({"max_gaps": [0.1, 2]}, r"max_gap must lie in \[0, 1\], not 2"),
         ({"validation": 1.5}, r"validation must lie in \(0, 0.9\], not 1.5"),
         ({"validation": 1e-5}, "the 0 validation rows have no group; a gap needs at least two"),
-        ({"validation": (1, 2)}, r"validation must be a share of the rows, or \(X, y, sensitive_features\)"),
+        (
+            {"validation": (1, 2)},
+            r"validation must be a fraction of the rows, or \(X, y, sensitive_features\)",
+        ),
         ({"y": np.zeros(9)}, "y has 9 rows, but there are 1500 rows of X"),
         ({"y": None}, "the target y is None"),
         ({"sensitive_features": ["a", "b"]}, "sensitive_features has 2 rows, but there are 1500 rows of X"),
@@ -188,9 +191,9 @@ def test_regressors_have_paths(people):
         ({"sample_weight": [1.0]}, "sample_weight has 1 rows, but there are 1500"),
         ({"sample_weight": np.full(1500, -1.0)}, "sample_weight has 1500 negative values"),
         ({"callback": 3}, "callback must be a function of one PathPoint, not 3"),
-        ({"estimator": PartialFairClassifier(QuadraticGroupAUC(1.0))}, "QuadraticGroupAUC bounds none"),
+        ({"estimator": PartialFairClassifier(QuadraticGroupAUC(1.0))}, "QuadraticGroupAUC has none"),
         ({"scoring": "beauty"}, "scoring must be one of"),
-        ({"scoring": "r2"}, "scoring='r2' does not suit PartialFairClassifier"),
+        ({"scoring": "r2"}, "scoring='r2' does not apply to PartialFairClassifier"),
         ({"estimator": LogisticRegression()}, "not LogisticRegression"),
         ({"estimator": PartialFairClassifier(None)}, "needs an estimator with one constraint"),
         (
@@ -225,7 +228,7 @@ def test_bad_input_is_refused_before_any_fit(people, changes, message):
         (
             {"groups": ["a", "z"] * 30},
             {"group_terms": "intercept"},
-            "group 'z' is in the validation rows and not in those to train on, and group_terms='intercept'",
+            "group 'z' is in the validation rows, but not in the training rows, and group_terms='intercept'",
         ),
         (
             {"groups": ["a", *"b" * 59]},
@@ -354,7 +357,7 @@ def test_two_models_are_compared_on_the_validation_rows(path):
     loose, strict = path.points[0], path.points[-1]
     found = path.compare(loose, strict, confidence=0.9)
     row = found[path.record.metric]
-    assert (row.gap_a, row.gap_b) == (path.gap(loose, 0.9).value, path.gap(strict, 0.9).value)
+    assert (row.gap_a, row.gap_b) == (path.gap(loose, 0.9).gap, path.gap(strict, 0.9).gap)
     assert row.ci_low <= row.difference <= row.ci_high
     assert found.confidence == 0.9
 

@@ -83,7 +83,7 @@ def test_gaps_are_those_of_the_scores_and_come_nearer_than_held_out_ones(path, p
 
 
 def test_promises_about_one_model_are_refused(path):
-    for ask in (path.best, path.certified):
+    for ask in (path.best, path.validated):
         with pytest.raises(InputError, match="of 5 models, one for each fold; leave cv out"):
             ask(0.9)
 
@@ -194,7 +194,7 @@ def test_regressors_are_scored_by_what_they_predict(people):
         ({"cv": 601}, "601 folds need at least as many rows"),
         ({"cv": "five"}, "cv must be a number of folds or a splitter of scikit-learn, not 'five'"),
         ({"cv": 2.5}, "cv must be a number of folds"),
-        ({"cv": 5, "validation": 0.3}, "cv judges models on all rows out of fold, so validation"),
+        ({"cv": 5, "validation": 0.3}, "cv evaluates models out of fold on all rows, so validation"),
         ({"cv": ShuffleSplit(2)}, "must hold out every row just once"),
         ({"cv": KFold(2), "clusters": np.arange(600) % 300}, "parts rows of one cluster"),
         ({"clusters": np.arange(599)}, "clusters must name the cluster of each of the 600 rows"),
@@ -301,9 +301,9 @@ class TestClusters:
         path = ask(~out, out)
         pairs = {*zip(path.validation.clusters.tolist(), person[out].tolist(), strict=True)}
         assert len(pairs) == len({code for code, _ in pairs}) == len({name for _, name in pairs})
-        with pytest.raises(InputError, match="is among the rows to train on and among the validation rows"):
+        with pytest.raises(InputError, match="is among the training rows and among the validation rows"):
             ask(~out, out | (person == 300))
-        with pytest.raises(InputError, match="clusters as a fifth if need be, not 6 things"):
+        with pytest.raises(InputError, match="so three to five arrays, not 6"):
             fairness_path(
                 CLF,
                 X,

@@ -28,14 +28,15 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from skops import io as skops
 
 from partialfair import FitOptions, PartialFairClassifier, constraints, load_model, save_model
-from partialfair.constraints import Constraint, DemographicParity, StatisticalParity, surrogates
+from partialfair.constraints import DemographicParity, StatisticalParity, surrogates
+from partialfair.constraints.base import Constraint
 from partialfair.constraints.surrogates import Ramp, Sigmoid
-from partialfair.estimators import FitResult
 from partialfair.exceptions import InputError
 from partialfair.optimization import solvers
 from partialfair.optimization.solvers import IDCA, SQP, DirectSwitching, NewtonSteps, Status
 from partialfair.persistence import FORMAT, TRUSTED, model_bytes
 from partialfair.tables import CategoryColumn, TableModel
+from partialfair.training.result import FitResult
 from partialfair.utils.model_files.scikit_learn import check_models
 from tests.traps import Trap
 
@@ -224,16 +225,14 @@ class TestSavingRefuses:
         with sklearn.config_context(enable_metadata_routing=True):
             model = quick().set_fit_request(sample_weight=True)
         for one in (model, make_pipeline(StandardScaler(), model)):
-            with pytest.raises(
-                InputError, match="PartialFairClassifier has requests for metadata of its own"
-            ):
+            with pytest.raises(InputError, match="PartialFairClassifier has its own metadata requests"):
                 save_model(one, tmp_path / "model.skops")
         assert not list(tmp_path.iterdir())
 
     @pytest.mark.parametrize("thing", [None, {"a": 1}, PartialFairClassifier])
     def test_what_is_not_a_model(self, tmp_path, thing):
         with pytest.raises(
-            InputError, match=r"save_model takes a fitted model, not (an object of type|the class)"
+            InputError, match=r"save_model needs a fitted model, not (an object of type|the class)"
         ):
             save_model(thing, tmp_path / "model.skops")
 
@@ -427,7 +426,7 @@ class TestOtherFiles:
     def test_a_note_that_says_nothing(self, tmp_path, content):
         with zipfile.ZipFile(tmp_path / "model.skops", "w") as file:
             file.writestr("partialfair.json", content)
-        with pytest.raises(InputError, match=r"damaged: its partialfair\.json does not say what wrote it"):
+        with pytest.raises(InputError, match=r"damaged: its partialfair\.json does not name its writer"):
             load_model(tmp_path / "model.skops")
 
     def test_a_later_format(self, tmp_path):

@@ -13,7 +13,9 @@ from scipy.integrate import trapezoid
 from partialfair.data.intervals import as_interval_set
 from partialfair.exceptions import InputError, MissingExtraError
 from partialfair.metrics import interval_membership, rank_curve, unfairness_map
-from partialfair.plotting import plot_path, plot_rank_curve, plot_score_densities, plot_unfairness_map
+from partialfair.plotting import plot_score_densities
+from partialfair.plotting.frontier import plot_path
+from partialfair.plotting.ranks import plot_rank_curve, plot_unfairness_map
 from partialfair.plotting.style import INTERVAL_COLOUR, MAX_SHOWN
 
 matplotlib = pytest.importorskip("matplotlib")

@@ -140,7 +140,7 @@ def test_columns_that_look_like_names_of_rows_are_named():
 
 
 def test_other_estimators_are_refused():
-    with pytest.raises(InputError, match="takes an estimator of partialfair"):
+    with pytest.raises(InputError, match="needs an estimator of partialfair"):
         make_table_pipeline(HistGradientBoostingClassifier())
 
 

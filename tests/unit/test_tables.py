@@ -206,7 +206,7 @@ def model():
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        (np.zeros((3, 2)), "the model takes tables, DataFrames of pandas, not ndarray"),
+        (np.zeros((3, 2)), "the model needs tables \(pandas DataFrames\), not ndarray"),
         (pd.DataFrame({"x": [], "sex": []}), "the table has no rows to score"),
         (pd.DataFrame({"sex": ["f"], "X": [1.0]}), r"no column 'x' \('X' is similar\)"),
         (pd.DataFrame([[1.0, 2.0, "f"]], columns=["x", "x", "sex"]), "the table has 2 columns 'x'"),
@@ -250,7 +250,7 @@ def test_many_levels_give_a_sparse_matrix_of_the_same_numbers():
     np.testing.assert_array_equal(encode(columns, new).toarray()[:, :40], [[0] * 40, [1] + [0] * 39])
     (sentence,) = unseen_levels(columns, new)
     assert sentence.startswith(
-        "column 'town' has values such as 'nowhere' in 1 row, which training did not see"
+        "column 'town' has values such as 'nowhere' in 1 row, which did not occur in training"
     )
 
 

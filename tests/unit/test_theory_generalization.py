@@ -17,11 +17,11 @@ from partialfair.theory import (
     NearThresholds,
     describe_generalization,
     gap_bound,
-    members_needed,
     near_thresholds,
     objective_bound,
     uniform_deviation_bound,
 )
+from partialfair.theory.deviations import members_needed
 
 SURROGATES = [Ramp(1.0), Ramp(0.1), RoundedRamp(0.7), Sigmoid(0.3)]
 
@@ -261,24 +261,24 @@ class TestWords:
         words = describe_generalization(a9a_like(), objective_bound(29_305, coef_norm=118, feature_norm=4))
         first, female, male, fixed, objective = words.splitlines()
         assert "8.61 (vacuous: no gap exceeds 1)" in first
-        assert "0.05 allowed + 0.0864 between the points + 8.48 for group Female" in first
+        assert "0.05 limit + 0.0864 grid step + 8.48 group Female" in first
         assert "Female, 9,694 members" in female
-        assert "vacuous by itself" in female
+        assert "vacuous alone" in female
         assert "Male, 19,611 members" in male
         assert "fixed beforehand" in fixed
         assert "vacuous" not in fixed
-        assert "of which there are none: vacuous" in objective
+        assert "there are none: vacuous" in objective
         assert str(a9a_like()) == "\n".join([first, female, male, fixed])
 
-    def test_not_vacuous_with_very_many_people(self):
+    def test_not_vacuous_with_very_many_rows(self):
         sizes = {"f": 10**9, "m": 10**9}
         gap = gap_bound(sizes, interval=(0.05, 0.3), max_gap=0.05, n_features=20)
         words = describe_generalization(gap, objective_bound(2 * 10**9, coef_norm=5, feature_norm=4))
         assert not gap.vacuous
         assert "(vacuous" not in words
-        assert words.count("(not vacuous by itself)") == 2
+        assert words.count("(not vacuous alone)") == 2
         poor = describe_generalization(gap, objective_bound(100, coef_norm=5, feature_norm=4))
-        assert "(vacuous: scoring everybody 0 promises as much)" in poor
+        assert "(vacuous: the bound also holds for scores of 0)" in poor
 
     def test_sizes_are_rounded_up(self):
         words = describe_generalization(a9a_like())

@@ -1,10 +1,10 @@
-"""Runs the paper's experiments as records with keys, stored on disk, and reads them as figures and tables."""
+"""Runs the paper's experiments, stores each run on disk under a key, and makes figures and tables of them."""
 
 __all__ = ["register"]
 
 
 def register() -> None:
-    """Register data sets and classes in models' files: the entry point of ``partialfair.extensions``."""
+    """Register the data set and the classes that model files may hold (group ``partialfair.extensions``)."""
     from partialfair.extension import register_dataset, register_saved_classes
     from partialfair_paper.celeba import ENTRY
     from partialfair_paper.penalty import Penalty

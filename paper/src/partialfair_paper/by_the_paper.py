@@ -1,9 +1,9 @@
 """Trains by the paper's own algorithms: the ``paper`` protocol.
 
-Every choice is the paper's (Sections G.2 to G.4): no penalty on coefficients, a ramp of width 1, w = 0 at the
-start. Steps are taken in standardised features. Where it is silent, what was chosen is said here:
+Every choice is the paper's (Sections G.2 to G.4): no penalty on coefficients, a ramp of width 1, and w = 0 at
+the start. Steps are taken in standardized features. Two choices are not in the paper:
 
-- checkpoints of IDCA are its best points so far, and it goes on from them;
+- a checkpoint of IDCA is its best point so far, and the next steps start from it;
 - the step of the projected gradient is one over the largest curvature of the loss.
 """
 
@@ -15,7 +15,7 @@ from itertools import product
 from typing import Any, ClassVar
 
 from partialfair import FitOptions, PartialFairClassifier
-from partialfair.constraints import Constraint
+from partialfair.extension import Constraint
 from partialfair.optimization.solvers import IDCA, DirectSwitching, Switching
 from partialfair_paper.engine import full_parity, pairwise_grid, price_grid, read_penalty, state_constraint
 from partialfair_paper.method import Fitted, Method, describe_fit
@@ -29,7 +29,7 @@ from partialfair_paper.runs import Run
 _INNER_STEPS = (150, 200)
 _TOLERANCES = (5e-4, 1e-3, 2e-3, 5e-3)
 _TRIED, _CHECKPOINTS, _EVERY = 50, 8, 50
-"""Outer steps to choose T and ε by, checkpoints of the run that follows, and steps between them."""
+"""Outer steps after which T and ε are chosen, checkpoints of the run that follows, and steps between them."""
 _STEPS = (5e-4, 1e-3, 2e-3, 5e-3)
 _STEPS_TO_CHOOSE = 10_000
 _PROJECTIONS = {"law_school": 500}
@@ -39,7 +39,7 @@ _DIRECT_TO_CHOOSE, _DIRECT = 10_000, 50_000
 
 
 def _model(constraint: Constraint, solver: Any, **settings: Any) -> PartialFairClassifier:
-    """Return the paper's model, ready to be trained by a solver."""
+    """Return the paper's model with a solver, not fitted."""
     return PartialFairClassifier(
         constraint,
         alpha=0.0,
@@ -60,7 +60,7 @@ def _accuracy(clf: PartialFairClassifier, part: Part) -> float:
 
 
 class IDCASwitching(Method):
-    """Algorithms 1 and 2 for the paper's problem; T, ε and K are chosen on the validation rows."""
+    """Algorithms 1 and 2 for Equations 9 and 11; T, ε and K are chosen on the validation rows."""
 
     name, label = "idca", "partial parity by IDCA"
     protocol, solves, is_ours, alphas, keeps_history = "paper", "ours", True, (0.0,), True
@@ -71,11 +71,11 @@ class IDCASwitching(Method):
         return MAX_GAPS[fairness][dataset]
 
     def constraint(self, run: Run) -> Constraint:
-        """Return what is asked of the scores."""
+        """Return the constraint on the scores."""
         return state_constraint(run)
 
     def fit(self, run: Run, parts: Parts) -> Fitted:
-        """Choose T and ε after 50 outer steps, then K among checkpoints of one run."""
+        """Choose T and ε after 50 outer steps, then K among the checkpoints of one run."""
 
         def after(outer: int, inner: int, epsilon: float) -> PartialFairClassifier:
             solver = IDCA(max_iter=outer, inner=Switching(inner, epsilon, longest=0))
@@ -90,7 +90,7 @@ class IDCASwitching(Method):
             clf = _train(deepcopy(clf), parts.train)
             checkpoints.append(clf)
             history = _append_history(history, describe_fit(clf).history)
-        # K is 100 at least: the first checkpoint, after 50 steps, is only on the way.
+        # K is at least 100, so the first checkpoint, after 50 steps, is not a candidate.
         accuracies = [_accuracy(checkpoint, parts.validation) for checkpoint in checkpoints[1:]]
         best = 1 + max(range(len(accuracies)), key=accuracies.__getitem__)
         fitted = describe_fit(checkpoints[best])
@@ -99,13 +99,13 @@ class IDCASwitching(Method):
 
 
 class IDCAFullParity(IDCASwitching):
-    """The same for parity of all ranks (Section G.10)."""
+    """IDCA under parity of all ranks (Section G.10)."""
 
     name, label = "full-parity-idca", "full statistical parity by IDCA"
     solves, is_ours, keeps_history, in_frontiers = "full-parity", False, False, False
 
     def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
-        """Return those of pSP: the paper gives none."""
+        """Return κ of pSP, since the paper gives none for full parity."""
         return MAX_GAPS["pSP"][dataset]
 
     def constraint(self, run: Run) -> Constraint:
@@ -114,7 +114,7 @@ class IDCAFullParity(IDCASwitching):
 
 
 def _append_history(before: Any, after: Any) -> dict[str, list[float]]:
-    """Append a history to another; counts go on where they ended."""
+    """Concatenate two histories; counts of the second continue those of the first."""
     counted = ("step", "passes", "seconds")
     return {
         name: before[name] + [value + (before[name][-1] if name in counted else 0) for value in column[1:]]
@@ -123,7 +123,7 @@ def _append_history(before: Any, after: Any) -> dict[str, list[float]]:
 
 
 class DirectSSG(Method):
-    """Algorithm 3; a static or a diminishing ε_t is chosen by the objective after 10,000 steps."""
+    """Algorithm 3; a static or diminishing ε_t is chosen by the objective after 10,000 steps."""
 
     name, label = "ssg", "SSG, directly"
     protocol, alphas, keeps_history, in_frontiers = "paper", (0.0,), True, False
@@ -138,7 +138,7 @@ class DirectSSG(Method):
         solvers = [DirectSwitching(_DIRECT_TO_CHOOSE, epsilon) for epsilon in _STATIC]
         solvers += [DirectSwitching(_DIRECT_TO_CHOOSE, diminishing=c) for c in _DIMINISHING]
         models = [_train(_model(state_constraint(run), solver), parts.train) for solver in solvers]
-        # Smallest objective at termination, of those whose violation the static tolerances would forgive.
+        # The smallest objective at the end, among runs whose violation is within the static tolerances.
         order = [(clf.result_.max_violation > max(_STATIC), clf.result_.objective) for clf in models]
         best = solvers[min(range(len(order)), key=order.__getitem__)]
         fitted = describe_fit(
@@ -149,7 +149,7 @@ class DirectSSG(Method):
 
 
 class SubgradientPenalty(Method):
-    """The regularization method by subgradient descent, its step chosen on the validation rows."""
+    """The regularization method by subgradient descent, with a step chosen on the validation rows."""
 
     name, label = "penalty-descent", "regularization by subgradients"
     protocol, solves, alphas = "paper", "penalty", (0.0,)
@@ -160,7 +160,7 @@ class SubgradientPenalty(Method):
         return price_grid(dataset, fairness)
 
     def fit(self, run: Run, parts: Parts) -> Fitted:
-        """Choose the step after 10,000 iterations, then take as many as IDCA at its longest, T K."""
+        """Choose the step after 10,000 iterations, then take T K steps, those of the longest run of IDCA."""
         constraint, price = read_penalty(run)
 
         def after(steps: int, step: float) -> PartialFairClassifier:
@@ -173,7 +173,7 @@ class SubgradientPenalty(Method):
 
 
 class _Projected(Method):
-    """A pairwise baseline by projected gradient descent."""
+    """A pairwise baseline, trained by projected gradient descent."""
 
     sees_interval = False
     protocol, alphas = "paper", (0.0,)
@@ -194,21 +194,21 @@ class _Projected(Method):
 
 
 class ProjectedGroupAUC(_Projected):
-    """Group AUC fairness (gd_inprocess_gauc_approx)."""
+    """Group AUC fairness, trained by Equation 77."""
 
     name, label = "group-auc-projected", "group AUC by projected gradients"
     solves, constraint = "group-auc", QuadraticGroupAUC
 
 
 class ProjectedInterGroup(_Projected):
-    """Inter-group pairwise fairness (gd_inprocess_igpf_approx)."""
+    """Inter-group pairwise fairness, trained by Equation 78."""
 
     name, label = "inter-group-projected", "inter-group pairwise by projected gradients"
     solves, constraint = "inter-group", InterGroupPairwise
 
 
 class ProjectedIntraGroup(_Projected):
-    """Intra-group pairwise fairness (gd_inprocess_itgpf_approx)."""
+    """Intra-group pairwise fairness, trained by Equation 79."""
 
     name, label = "intra-group-projected", "intra-group pairwise by projected gradients"
     solves, constraint = "intra-group", IntraGroupPairwise
@@ -223,4 +223,4 @@ PAPER_METHODS: tuple[Method, ...] = (
     ProjectedInterGroup(),
     ProjectedIntraGroup(),
 )
-"""All of them; `METHODS` has them by name."""
+"""The methods of this module."""

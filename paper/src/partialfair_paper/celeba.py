@@ -1,4 +1,4 @@
-"""Loads CelebA's table of 40 binary attributes; images are never read here."""
+"""Loads CelebA's table of 40 binary attributes, without the images."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import io
 
 import numpy as np
 
-from partialfair.datasets import Dataset, Entry
-from partialfair.extension import PathLike, RemoteFile, group_series, read_all
+from partialfair.extension import Dataset, Entry, PathLike, RemoteFile, group_series, read_all
 
 _FILES = (
     RemoteFile(
@@ -29,17 +28,22 @@ _FILES = (
 
 
 def fetch_celeba(*, path: PathLike | None = None) -> Dataset:
-    """Load CelebA's attributes: annotators' judgements of photographs.
+    """Load CelebA's attributes, which annotators assigned to photographs.
 
-    The label is "attractive", the sensitive feature "male" or not. The features are a frame of the other
+    The label is "attractive" and the sensitive feature is "male". The features are a data frame of the other
     38 attributes, 0 or 1. Row ``i`` belongs to image ``i + 1`` (``000001.jpg`` is row 0).
-    ``official_partition`` is the published one; `Dataset.split` follows the paper and draws a new one.
+    ``official_partition`` is the published partition; `Dataset.split` draws a random one, as the paper does.
 
     Parameters
     ----------
-    path
-        The directory that holds ``list_attr_celeba.csv`` and ``list_eval_partition.txt``; see the package
-        for where else they are looked for.
+    path : str or path-like, optional
+        Directory of ``list_attr_celeba.csv`` and ``list_eval_partition.txt``. By default
+        ``$PARTIALFAIR_DATA`` and the user's cache are searched.
+
+    Returns
+    -------
+    Dataset
+        Features, labels and groups of 202,599 photographs.
     """
     import pandas as pd
 
@@ -56,7 +60,7 @@ def fetch_celeba(*, path: PathLike | None = None) -> Dataset:
         feature_names=tuple(features.columns),
         target_name="called attractive by the annotators",
         interval=(0.20, 0.40),
-        description="Annotators' judgements of photographs of celebrities; attributes only, no images.",
+        description="Attributes that annotators assigned to photographs of celebrities, without the images.",
         official_partition=parts.to_numpy(dtype=np.int8),
     )
 

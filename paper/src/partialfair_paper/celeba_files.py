@@ -1,6 +1,6 @@
-"""Finds CelebA's encoded images, and what is known of each.
+"""Finds CelebA's encoded images with their attributes and official partition.
 
-Two layouts are read. In every directory that datasets are looked for in, the packed one comes first:
+Two layouts are read. In each directory that is searched for data sets, the packed layout comes first:
 
     faces/celeba96_train1.npz, ..._val.npz, ..._test.npz    WebP files of 96 × 96, joined end to end
     celeba/img_align_celeba/000001.jpg, ...                 torchvision's: JPEG files of 178 × 218
@@ -40,7 +40,7 @@ PARTS = ("train", "validation", "test")
 _SHARDS = "faces/celeba96_*.npz"
 _SHARDS_OF_PART = ("celeba96_train*.npz", "celeba96_val*.npz", "celeba96_test*.npz")
 _SHARD_ARRAYS = ("data", "offsets", "image_id", "attr")
-# zipfile's RuntimeError is a member that it cannot decrypt or unpack, ValueError an array that is none.
+# zipfile raises RuntimeError for a member that it cannot decrypt or unpack, NumPy ValueError for a bad array.
 _SHARD_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, OSError, RuntimeError, ValueError)
 _N_ATTRIBUTES, _ATTRACTIVE, _MALE = 40, 2, 20
 
@@ -55,11 +55,11 @@ class Layout:
 
     Parameters
     ----------
-    image_format
+    image_format : str
         Pillow's name of the format.
-    pixels
+    pixels : tuple of int
         Width and height.
-    box
+    box : tuple of int
         The square that is used: left, upper, right and lower bound, the last two exclusive.
     """
 
@@ -73,7 +73,7 @@ _ALIGNED = Layout("JPEG", (178, 218), (0, 20, 178, 198))
 
 
 class EncodedImage(NamedTuple):
-    """The file that an image lies in, and how its encoded bytes are read."""
+    """The file of an image, and a function that reads its encoded bytes."""
 
     path: Path
     read: Callable[[], bytes]
@@ -81,7 +81,7 @@ class EncodedImage(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class EncodedFaces:
-    """Images that are yet to be decoded; all but the layout has one entry for each."""
+    """Images that are not decoded yet; every field except the layout has one entry per image."""
 
     layout: Layout
     encoded: Sequence[EncodedImage]
@@ -94,8 +94,8 @@ class EncodedFaces:
 def find_faces(path: PathLike | None, parts: Collection[str], limit: int | None) -> EncodedFaces:
     """Return the images of some parts, at most ``limit`` of each, in the order of ``PARTS``.
 
-    Within a part they are in file order: that of the shards' names and of the images in them, or that of
-    the table.
+    Within a part, images keep the order of the files: of the names of the shards and of the images in each
+    shard, or of the table.
     """
     for directory in search_directories(path):
         for pattern in either_layout(directory, _SHARDS):
@@ -107,25 +107,25 @@ def find_faces(path: PathLike | None, parts: Collection[str], limit: int | None)
     raise DataFetchError(
         f"there are no CelebA images in {describe_search(path)}, and they are never downloaded; give path= or"
         f" ${DATA_VARIABLE} a directory that holds packed shards ({_SHARDS}), or CelebA as torchvision lays"
-        f" it out ({_IMAGES}/ beside {_ATTRIBUTES} and {_PARTITION})"
+        f" it out ({_IMAGES}/ next to {_ATTRIBUTES} and {_PARTITION})"
     )
 
 
 def _select_rows(
     partition: npt.NDArray[np.int8], parts: Collection[str], limit: int | None, folder: Path
 ) -> npt.NDArray[np.intp]:
-    """Return the positions of the first ``limit`` images of each wanted part, part by part."""
+    """Return the positions of the first ``limit`` images of each requested part, part by part."""
     rows = {part: np.flatnonzero(partition == code) for code, part in enumerate(PARTS) if part in parts}
     for part, of_part in rows.items():
         if not of_part.size:
             raise DataFetchError(
-                f"{folder} holds CelebA images, but none of the {part} part; add some, or ask for other parts"
+                f"{folder} holds CelebA images, but none of the {part} part; add some, or choose other parts="
             )
     return np.concatenate([of_part[:limit] for of_part in rows.values()])
 
 
 def _refuse_repeated(image_ids: npt.NDArray[np.int32], folder: Path) -> None:
-    """Refuse images that occur twice, as where a shard was copied."""
+    """Raise DataFetchError if an image occurs twice, for example because a shard was copied."""
     ids, counts = np.unique(image_ids, return_counts=True)
     if ids.size < image_ids.size:
         repeated = ids[np.argmax(counts)]
@@ -158,7 +158,7 @@ class _Shard:
             raise ValueError("its arrays do not fit together")
 
     def images(self) -> list[EncodedImage]:
-        """Return its images, whose bytes stay where they are until they are read."""
+        """Return the images of the shard; their bytes are not copied until they are read."""
         files = np.split(self.data, self.offsets[1:-1])
         return [EncodedImage(self.path, file.tobytes) for file in files[: self.image_id.size]]
 
@@ -190,12 +190,12 @@ def _packed_faces(folder: Path, parts: Collection[str], limit: int | None) -> En
 
 
 def _read_shard(path: Path) -> _Shard:
-    """Read a shard; the archive's own checksums tell whether it is as it was written."""
+    """Read a shard; the checksums of the archive reveal a damaged file."""
     try:
         with zipfile.ZipFile(path) as archive:
             return _Shard(path, *(_read_array(archive, name) for name in _SHARD_ARRAYS))
     except _SHARD_ERRORS as error:
-        raise _unusable(path, "a whole shard of packed faces", error) from error
+        raise _unusable(path, "a complete shard of packed faces", error) from error
 
 
 def _read_array(archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:
@@ -222,22 +222,22 @@ def _aligned_faces(images: Path, parts: Collection[str], limit: int | None) -> E
 
 
 def _read_attributes(path: Path) -> pd.DataFrame:
-    """Read "Attractive" and "Male", -1 or 1, by the names of the images: a count, the columns, the rows."""
+    """Read "Attractive" and "Male", -1 or 1, by image name; the file has a count, column names and rows."""
     try:
         with path.open(encoding="ascii") as file:
             n_images = int(file.readline())
             table = _rows_by_name(file, file.readline().split())[["Attractive", "Male"]]
         if len(table) != n_images:
-            raise ValueError(f"it lists {len(table)} images, and says {n_images}")
+            raise ValueError(f"it lists {len(table)} images, but its first line states {n_images}")
         if not table.isin((-1, 1)).all(axis=None):
             raise ValueError("not all attributes are -1 or 1")
     except _TABLE_ERRORS as error:
-        raise _unusable(path, "a whole table of CelebA's attributes", error) from error
+        raise _unusable(path, "a complete table of CelebA's attributes", error) from error
     return table
 
 
 def _read_partition(path: Path, names: pd.Index[str]) -> npt.NDArray[np.int8]:
-    """Read the official partition of the images called ``names``."""
+    """Read the official partition of the images in ``names``."""
     try:
         with path.open(encoding="ascii") as file:
             table = _rows_by_name(file, ["part"])
@@ -246,7 +246,7 @@ def _read_partition(path: Path, names: pd.Index[str]) -> npt.NDArray[np.int8]:
         if not table["part"].isin(range(len(PARTS))).all():
             raise ValueError("not all parts are 0, 1 or 2")
     except _TABLE_ERRORS as error:
-        raise _unusable(path, "CelebA's whole partition", error) from error
+        raise _unusable(path, "CelebA's complete partition", error) from error
     return table["part"].to_numpy(dtype=np.int8)
 
 
@@ -263,6 +263,6 @@ def _rows_by_name(file: TextIO, columns: Sequence[str]) -> pd.DataFrame:
 def _unusable(path: Path, wanted: str, error: Exception) -> DataFetchError:
     if isinstance(error, OSError):
         return DataFetchError(f"{path} cannot be read ({error.strerror or error}); replace it")
-    # A KeyError's text is the repr of its message. Messages of pandas end in a line break.
+    # The text of a KeyError is the repr of its message. Messages of pandas end in a line break.
     reason = " ".join(str(error.args[0] if isinstance(error, KeyError) else error).split())
     return DataFetchError(f"{path} is not {wanted} ({reason}); replace it")

@@ -1,4 +1,4 @@
-"""Decodes CelebA's images, which are read from local files and never downloaded."""
+"""Decodes CelebA's images from local files; nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _CHUNK_IMAGES = 256
-"""Images that a thread decodes before it asks for more: some hundredths of a second of work."""
+"""Images per task of a thread, a few hundredths of a second of work."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FaceImages:
-    """Images of faces, with labels and groups; those of a part lie together.
+    """Images of faces with labels and groups, ordered by part.
 
     Parameters
     ----------
-    images
-        RGB, (n, 3, size, size), ``uint8``.
-    y
-        "Attractive", 0 or 1 (``int8``).
-    sensitive_features
-        "Female" or "Male", a pandas categorical series, as `fetch_celeba` has it.
-    partition
-        The official part: 0 train, 1 validation, 2 test, in increasing order (``int8``).
-    image_ids
-        1 is CelebA's ``000001.jpg`` (``int32``), which is row 0 of `fetch_celeba`.
+    images : ndarray of shape (n, 3, size, size), dtype uint8
+        RGB values.
+    y : ndarray of shape (n,), dtype int8
+        "Attractive", 0 or 1.
+    sensitive_features : pandas.Series of shape (n,)
+        "Female" or "Male", categorical, as in `fetch_celeba`.
+    partition : ndarray of shape (n,), dtype int8
+        The official part: 0 train, 1 validation, 2 test, in increasing order.
+    image_ids : ndarray of shape (n,), dtype int32
+        1 is CelebA's ``000001.jpg``, which is row 0 of `fetch_celeba`.
     """
 
     images: npt.NDArray[np.uint8]
@@ -53,7 +53,7 @@ class FaceImages:
             if n_entries != len(self.images):
                 raise InputError(f"{name} has {n_entries} entries, but there are {len(self.images)} images")
         if np.any(np.diff(self.partition) < 0):
-            raise InputError("partition must not decrease: the images of a part lie together")
+            raise InputError("partition must not decrease: images must be ordered by part")
 
     def __repr__(self) -> str:
         counts = self.sensitive_features.value_counts(sort=False)
@@ -66,7 +66,7 @@ class FaceImages:
         code = PARTS.index(name)
         first, end = np.searchsorted(self.partition, (code, code + 1))
         if first == end:
-            raise InputError(f"there are no images of the {name} part here; load them by parts=")
+            raise InputError(f"there are no images of the {name} part here; load them with parts=")
         rows = slice(first, end)
         return FaceImages(
             images=self.images[rows],
@@ -84,25 +84,30 @@ def load_celeba_images(
     parts: Collection[str] = PARTS,
     limit: int | None = None,
 ) -> FaceImages:
-    """Load faces of CelebA with the label "attractive" and the sensitive feature "male" or not.
+    """Load faces of CelebA with the label "attractive" and the sensitive feature "male".
 
-    Either the packed subset (``faces/celeba96_*.npz``; shards of training images may be missing) or all of
-    CelebA as torchvision lays it out (``celeba/img_align_celeba/`` and two tables) is read, whichever is
-    found first. Nothing is downloaded. CelebA is for non-commercial research, must not be passed on, and its
+    The function reads the packed subset (``faces/celeba96_*.npz``; shards of training images may be missing)
+    or all of CelebA in torchvision's layout (``celeba/img_align_celeba/`` and two tables), whichever is found
+    first. It downloads nothing. CelebA is for non-commercial research, must not be redistributed, and its
     faces must not be shown in reports.
 
     Parameters
     ----------
-    path
-        The directory that holds ``faces`` or ``celeba``, or either itself. Otherwise they are looked for in
-        ``$PARTIALFAIR_DATA``, then in the user's cache.
-    size
-        Width and height in pixels. The central 178 × 178 of an aligned image is resized (Lanczos); packed
-        ones are that, at 96 pixels, and are resized from there.
-    parts
-        Which of "train", "validation" and "test" to load; they come in this order.
-    limit
-        Keep at most so many images of each part, the first ones in file order; None keeps all.
+    path : str or path-like, optional
+        The directory ``faces`` or ``celeba``, or one that holds either. By default ``$PARTIALFAIR_DATA``
+        and the user's cache are searched.
+    size : int, default=96
+        Width and height in pixels. Of aligned images, the central 178 × 178 pixels are resized (Lanczos).
+        Packed images are these squares at 96 pixels, and are resized from that size.
+    parts : collection of str, default=("train", "validation", "test")
+        Parts to load; they are returned in the default's order.
+    limit : int, optional
+        Load at most this many images of each part, the first ones in file order. By default all are loaded.
+
+    Returns
+    -------
+    FaceImages
+        Images, labels, groups and official parts.
     """
     check_count(size, "size")
     if limit is not None:
@@ -120,7 +125,7 @@ def load_celeba_images(
 
 
 def _decode(faces: EncodedFaces, size: int) -> npt.NDArray[np.uint8]:
-    """Decode all images into one array, in threads: Pillow lets go of the interpreter's lock."""
+    """Decode all images into one array, in threads, since Pillow releases the interpreter's lock."""
     n_images = len(faces.encoded)
     images = np.empty((n_images, 3, size, size), dtype=np.uint8)
 
@@ -129,7 +134,7 @@ def _decode(faces: EncodedFaces, size: int) -> npt.NDArray[np.uint8]:
             images[row] = _pixels(faces, row, size).transpose(2, 0, 1)
 
     with ThreadPoolExecutor() as pool:
-        # Going through what the calls return, though it is nothing, raises their errors.
+        # Iterating over the results, which are all None, raises the errors of the calls.
         for _ in pool.map(fill, range(0, n_images, _CHUNK_IMAGES)):
             pass
     return images
@@ -145,15 +150,15 @@ def _pixels(faces: EncodedFaces, row: int, size: int) -> npt.NDArray[np.uint8]:
         raise DataFetchError(f"{path} cannot be read ({error.strerror}); replace it") from error
     try:
         with Image.open(io.BytesIO(raw), formats=(layout.image_format,)) as image:
-            # Checked before decoding, so that a file that claims to be huge costs nothing.
+            # Checked before decoding, so that a file that states a huge size takes no time or memory.
             if image.size != layout.pixels:
                 raise ValueError(f"it has {image.size} pixels")
             square = image.convert("RGB").crop(layout.box)
     except (OSError, ValueError, Image.DecompressionBombError) as error:
         width, height = layout.pixels
         raise DataFetchError(
-            f"image {faces.image_ids[row]} of CelebA in {path} is not a whole {layout.image_format} image of"
-            f" {width} × {height} pixels; replace the file"
+            f"image {faces.image_ids[row]} of CelebA in {path} is not a complete {layout.image_format} image"
+            f" of {width} × {height} pixels; replace the file"
         ) from error
-    # `resize` with a box would also see pixels beyond it.
+    # `resize` with a box would also use pixels outside the box.
     return np.asarray(square.resize((size, size), Image.Resampling.LANCZOS))

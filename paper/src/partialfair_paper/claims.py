@@ -1,13 +1,14 @@
-"""Evaluates the paper's claims on our runs: where each holds, where it does not, and where nothing is known.
+"""Evaluates the paper's claims on stored runs: where each claim holds, fails, or was not evaluated.
 
-"Higher" and "the same" are meant at equal fairness on test rows, split by split: a frontier, straight between
-its models, is read at the fairness of each model of the other method, so that no other is credited with
-models that it did not find. A frontier is less accurate there if the mean difference over the splits is more
-than one standard error below 0. A frontier that is nowhere less accurate is *not worse*, which does not show
-that it is higher. It is higher only where every difference has a 95% interval above 0 and the other method
-has no fairer model. Models with a smaller gap than all of the frontier are compared with the model of the
-frontier that has the smallest gap: if they are more accurate, too, the frontier is beaten, and if they are
-not nothing follows. What only one of several splits says is not counted.
+"Higher" and "the same" refer to accuracy at equal fairness on test rows, split by split. The frontier of the
+paper's method is interpolated linearly at the fairness of each model of the other method. The other method is
+not interpolated, so it gets no credit for models that it did not find. The frontier is less accurate than a
+model if the mean difference over the splits is more than one standard error below 0. A frontier that is
+nowhere less accurate is *not worse*, which does not show that it is higher. It is higher only if every
+difference has a 95% interval above 0 and no model of the other method has a smaller gap than the whole
+frontier. Such models are compared with the frontier's model of the smallest gap: the claim fails if they are
+more accurate as well, and otherwise they decide nothing. With several splits, a model that only one split has
+is not counted.
 """
 
 from __future__ import annotations
@@ -34,27 +35,28 @@ Models: TypeAlias = tuple[Question, Method]
 _Pairs: TypeAlias = Mapping[tuple[int, float | None], tuple[float, float]]
 
 _HIGH_FAIRNESS = 0.85
-"""What the paper calls a high level."""
+"""Level of fairness that the paper calls high."""
 _SIMILAR = 0.002
-"""Accuracies that differ by no more are similar: the paper says so of such curves."""
+"""Largest difference of similar accuracies: the paper calls curves similar that differ by this much."""
 _SAME_OBJECTIVE = 0.01
-"""Relative difference of similar objectives."""
+"""Largest relative difference of similar objectives."""
 _ROUNDING = 1e-12
-"""Differences of accuracies that are none."""
+"""Differences of accuracies below this are rounding errors."""
 _FEASIBLE = 1e-4
-"""Infeasibilities of no more are counted as this."""
+"""Smaller infeasibilities are replaced by this value."""
 _SAME_INFEASIBILITY = 10.0
 """Largest ratio of infeasibilities at which objectives are compared: a solver that violates the constraint
 more solves an easier problem."""
 _LEVELS = (0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.92, 0.94)
-"""Of fairness on the band at which networks are compared."""
+"""Levels of fairness on the interval at which networks are compared."""
 _BASELINES = ("group-auc", "inter-group", "intra-group", "penalty")
+_NOT_RUN = "no two comparable methods have been run"
 
 
 class Answer(Enum):
-    """What one data set says of a claim, in the words of the report.
+    """The result of a claim on one data set, as the report words it.
 
-    NOT_WORSE, TIED and COMPARABLE are less than a claim of "higher", "highest" or "superior" says.
+    NOT_WORSE, TIED and COMPARABLE are weaker than a claim of "higher", "highest" or "superior".
     """
 
     HOLDS = "holds"
@@ -66,13 +68,13 @@ class Answer(Enum):
 
     @classmethod
     def of(cls, holds: bool) -> Answer:
-        """Return the answer on a claim that holds or does not."""
+        """Return HOLDS or FAILS."""
         return cls.HOLDS if holds else cls.FAILS
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one data set says of a claim, and why."""
+    """The result of a claim on one data set, with the reason."""
 
     dataset: str
     answer: Answer
@@ -99,27 +101,28 @@ class _Comparison:
     Attributes
     ----------
     pairs
-        By split and tolerance of the other method: the fairness of its model, and the accuracy that the
-        frontier has there less the model's. Models that are fairer, or less fair, than all of the frontier
-        are not among them.
-    fairer
-        The same of models that are fairer than all of the frontier, with the accuracy of its fair end.
+        By split and tolerance of the other method: the fairness of its model, and the accuracy of the
+        frontier there minus the model's. Models whose gap is smaller or larger than all gaps of the frontier
+        are excluded.
+    smaller_gap
+        The same for models whose gap is smaller than all gaps of the frontier; they are compared with the
+        frontier's model of the smallest gap.
     n_splits
-        Splits in which both have been run.
+        Number of splits in which both methods were run.
     """
 
     pairs: _Pairs
-    fairer: _Pairs
+    smaller_gap: _Pairs
     n_splits: int
 
     @classmethod
     def of(cls, store: Store, frontier_of: Models, models_of: Models) -> _Comparison | None:
-        """Compare split by split; None if not both have been run."""
+        """Compare split by split; return None unless both methods were run."""
         lines = curves(store, *frontier_of)
         question, method = models_of
         gap = gap_name(question.fairness, question.interval)
         pairs: dict[tuple[int, float | None], tuple[float, float]] = {}
-        fairer: dict[tuple[int, float | None], tuple[float, float]] = {}
+        smaller_gap: dict[tuple[int, float | None], tuple[float, float]] = {}
         splits = set()
         for (seed, tolerance), (_, outcome) in choose_runs(store, question, method).items():
             if (line := lines.get(seed)) is None:
@@ -128,38 +131,39 @@ class _Comparison:
             fairness = 1 - outcome.test[gap]
             if line[0, 0] <= fairness:
                 gain = read_at(line, fairness) - outcome.test["accuracy"]
-                (pairs if fairness <= line[-1, 0] else fairer)[seed, tolerance] = fairness, gain
-        return cls(pairs, fairer, len(splits)) if splits else None
+                (pairs if fairness <= line[-1, 0] else smaller_gap)[seed, tolerance] = fairness, gain
+        return cls(pairs, smaller_gap, len(splits)) if splits else None
 
     @property
     def mean(self) -> Mean:
-        """The difference over all models of the same fairness, and how it varies with the split."""
+        """The mean difference at equal fairness, with its standard error over splits."""
         by_split: dict[int, list[float]] = {}
         for (seed, _), (_, gain) in self.pairs.items():
             by_split.setdefault(seed, []).append(gain)
         return Mean.of(fmean(gains) for gains in by_split.values())
 
     def lower(self, above: float = -np.inf, by: float = 0.0) -> dict[float, float]:
-        """Return the levels above some level at which the frontier is less accurate, and by how much.
+        """Return levels of fairness at which the frontier is less accurate, and by how much.
 
-        It is more than a standard error, and more than the least that is asked for.
+        Only levels from ``above`` count, and only losses larger than one standard error and ``by``.
         """
         return self._losses(self.pairs, above, by)
 
     def beaten(self) -> dict[float, float]:
-        """Return the levels of models that are fairer than all of the frontier, and by what more accurate."""
-        return self._losses(self.fairer)
+        """Return the fairness of models that have a smaller gap than the frontier and are more accurate."""
+        return self._losses(self.smaller_gap)
 
     def is_higher(self, above: float = -np.inf) -> bool:
-        """Whether the frontier is more accurate than every model above some level, with 95% confidence.
+        """Whether the frontier is more accurate than every model above a level, with 95% confidence.
 
-        Models with a smaller gap than all of the frontier have no equal on it: they leave it open.
+        It is False if a model has a smaller gap than the whole frontier: no model of the frontier has equal
+        fairness.
         """
         gains = [Mean.of(gains) for level, gains in self._by_tolerance(self.pairs) if level >= above]
-        return bool(gains) and not self.fairer and all(_is_positive(gain) for gain in gains)
+        return bool(gains) and not self.smaller_gap and all(_is_positive(gain) for gain in gains)
 
     def _by_tolerance(self, pairs: _Pairs) -> Iterator[tuple[float, list[float]]]:
-        """Give the mean fairness and the gains of each tolerance that more than one of several splits has."""
+        """Yield mean fairness and gains of each tolerance; with several splits, at least two must have it."""
         tolerances = dict.fromkeys(tolerance for _, tolerance in pairs)
         for wanted in tolerances:
             same = [pair for (_, tolerance), pair in pairs.items() if tolerance == wanted]
@@ -176,7 +180,7 @@ class _Comparison:
 
 
 def _is_positive(gain: Mean) -> bool:
-    """Whether the 95% interval of a gain lies above 0; of one split there is none."""
+    """Whether the 95% interval of a gain lies above 0; False for a single split, which has no interval."""
     return bool(gain.value > np.nan_to_num(gain.half_width, nan=np.inf))
 
 
@@ -187,7 +191,10 @@ def _in_scope(scope: Scope, *names: str) -> list[str]:
 def _against_baselines(
     scope: Scope, store: Store, dataset: str, fairness: str, *, similar_below: float = -np.inf
 ) -> Finding:
-    """Evaluate whether ours is higher than all baselines, or nowhere lower; below a level, not by much."""
+    """Evaluate whether the paper's method is more accurate than all baselines, or nowhere less accurate.
+
+    Below the level ``similar_below``, differences that the paper calls similar do not count.
+    """
     question = scope.question(dataset, fairness)
     ours = question, scope.method("ours")
     worse: list[str] = []
@@ -204,15 +211,20 @@ def _against_baselines(
         if lower := {**comparison.lower(above=similar_below), **comparison.lower(by=_SIMILAR)}:
             worse.append(f"{label} is more accurate {_list_losses(lower)}")
         if beaten := comparison.beaten():
-            worse.append(f"{label} is fairer than all of ours and more accurate {_list_losses(beaten)}")
+            losses = _list_losses(beaten)
+            worse.append(
+                f"{label} has a smaller gap than all of partialfair's models and is more accurate {losses}"
+            )
         if comparison.pairs:
             compared.append(label)
-        elif comparison.fairer:
-            others.append(f"all models of {label} are fairer than ours, and none more accurate")
+        elif comparison.smaller_gap:
+            others.append(
+                f"all models of {label} have smaller gaps than partialfair's, and none is more accurate"
+            )
         else:
-            others.append(f"all models of {label} are less fair than ours")
+            others.append(f"all models of {label} have larger gaps than partialfair's")
     if not worse and not compared:
-        return Finding(dataset, Answer.OPEN, "no two methods have been run that can be compared")
+        return Finding(dataset, Answer.OPEN, _NOT_RUN)
     if worse:
         return Finding(dataset, Answer.FAILS, "; ".join(worse))
     if higher:
@@ -223,13 +235,13 @@ def _against_baselines(
 
 def _list_losses(losses: Mapping[float, float]) -> str:
     levels = dict.fromkeys(f"{level:.2f}" for level in sorted(losses))
-    return f"at fairness {', '.join(levels)}, by {max(losses.values()):.4f} at most"
+    return f"at fairness {', '.join(levels)}, by at most {max(losses.values()):.4f}"
 
 
 def _frontiers(
     fairness: str, *datasets: str, similar_below: float = -np.inf
 ) -> Callable[[Scope, Store], Iterator[Finding]]:
-    """Evaluate frontiers of some data sets against all baselines."""
+    """Return a function that compares frontiers of some data sets with all baselines."""
 
     def evaluate(scope: Scope, store: Store) -> Iterator[Finding]:
         for dataset in _in_scope(scope, *datasets):
@@ -239,7 +251,7 @@ def _frontiers(
 
 
 def _check_gaps_shrink(fairness: str) -> Callable[[Scope, Store], Iterator[Finding]]:
-    """Evaluate whether gaps on test rows shrink with κ, up to one standard error."""
+    """Return a function that evaluates whether test gaps shrink with κ, up to one standard error."""
 
     def evaluate(scope: Scope, store: Store) -> Iterator[Finding]:
         for dataset in _in_scope(scope, *DATASETS):
@@ -262,9 +274,9 @@ def _densities(scope: Scope, store: Store) -> Iterator[Finding]:
 
 
 def _robust(scope: Scope, store: Store) -> Iterator[Finding]:
-    """Evaluate the fairness on the worst interval, among methods that are not less accurate than ours.
+    """Compare the fairness on the worst interval among methods of similar or higher accuracy.
 
-    Differences within one standard error (of ours) are ties.
+    Differences within one standard error of the paper's method are ties.
     """
     target = TARGETS["fig9"]
     assert isinstance(target, Robustness)
@@ -294,7 +306,7 @@ def _robust(scope: Scope, store: Store) -> Iterator[Finding]:
 
 
 def rank_worst(ours: float, error: float, others: Mapping[str, float]) -> tuple[Answer, list[str]]:
-    """Return whether a fairness is the highest, up to its standard error, and what it is tied with."""
+    """Return whether a fairness is the highest, up to its standard error, and the methods tied with it."""
     if any(value > ours + error for value in others.values()):
         return Answer.FAILS, []
     ties = [name for name, value in others.items() if value >= ours - error]
@@ -302,7 +314,10 @@ def rank_worst(ours: float, error: float, others: Mapping[str, float]) -> tuple[
 
 
 def _descents(name: str) -> Callable[[Scope, Store], Iterator[Finding]]:
-    """Compare IDCA with SSG by where they end: similar, but on law school (pSP) and on bank (pDP)."""
+    """Return a function that compares the last iterates of IDCA and SSG.
+
+    The paper calls them similar, except on law school (pSP) and on bank (pDP).
+    """
 
     def evaluate(scope: Scope, store: Store) -> Iterator[Finding]:
         target = TARGETS[name]
@@ -325,15 +340,15 @@ def _descents(name: str) -> Callable[[Scope, Store], Iterator[Finding]]:
 def compare_ends(
     idca: tuple[float, float], ssg: tuple[float, float], *, better: str | None
 ) -> tuple[Answer, str]:
-    """Evaluate where two solvers end.
+    """Compare the last iterates of two solvers.
 
     Parameters
     ----------
-    idca, ssg
+    idca, ssg : tuple of float
         Objective and infeasibility.
-    better
-        "IDCA" if the claim is a smaller objective and infeasibility of IDCA, "SSG" if it is no larger
-        objective of SSG; None if it is that both are similar.
+    better : {"IDCA", "SSG"} or None
+        The claim: "IDCA" that its objective and infeasibility are smaller, "SSG" that its objective is not
+        larger, None that both solvers are similar.
     """
     objectives, violations = zip(idca, ssg, strict=True)
     why = (
@@ -355,10 +370,10 @@ def _partial_and_full(scope: Scope, store: Store) -> Iterator[Finding]:
         partial, full = ((question, scope.method(name)) for name in ("ours", "full-parity"))
         comparison = _Comparison.of(store, partial, full)
         if comparison is None or not comparison.pairs:
-            yield Finding(dataset, Answer.OPEN, "no two methods have been run that can be compared")
+            yield Finding(dataset, Answer.OPEN, _NOT_RUN)
             continue
         gain = comparison.mean
-        why = f"partial parity gains {_write_gain(gain)} where full parity has models"
+        why = f"partial parity gains {_write_gain(gain)} at the fairness of full-parity models"
         lower = comparison.lower(by=_SIMILAR if dataset == "a9a" else 0.0)
         if lower and gain.value > 0:
             why += f", on average, but loses {_list_losses(lower)}"
@@ -366,9 +381,10 @@ def _partial_and_full(scope: Scope, store: Store) -> Iterator[Finding]:
 
 
 def compare_gain(gain: Mean, *, superior: bool, loses: bool) -> Answer:
-    """Evaluate a mean gain where a claim is that it is positive (superior), or that it is small.
+    """Evaluate the claim that a mean gain is positive (``superior``) or that it is small.
 
-    A claim of superiority needs a 95% interval above 0; a mean gain whose interval holds 0 is comparable.
+    A claim of superiority holds if the 95% interval lies above 0. If the interval contains 0, the methods are
+    comparable.
     """
     if loses or (superior and gain.value < 0 and not _holds_zero(gain)):
         return Answer.FAILS
@@ -382,14 +398,14 @@ def _holds_zero(gain: Mean) -> bool:
 
 
 def _points(scope: Scope, store: Store) -> Iterator[Finding]:
-    """Compare ten with twenty points: no gain beyond chance and what is similar, but on law school."""
+    """Compare ten with twenty points: no significant gain is claimed, except on law school."""
     for dataset in _in_scope(scope, *DATASETS):
         twenty, ten = (
             (scope.question(dataset, "pSP", n_points=n_points), scope.method("ours")) for n_points in (20, 10)
         )
         comparison = _Comparison.of(store, twenty, ten)
         if comparison is None or not comparison.pairs:
-            yield Finding(dataset, Answer.OPEN, "no two methods have been run that can be compared")
+            yield Finding(dataset, Answer.OPEN, _NOT_RUN)
             continue
         gains = comparison.mean
         significant = bool(gains.value > max(2 * np.nan_to_num(gains.error, nan=np.inf), _SIMILAR))
@@ -400,10 +416,11 @@ def _points(scope: Scope, store: Store) -> Iterator[Finding]:
 def _network_gains(
     scope: Scope, store: Store, one: str, other: str
 ) -> tuple[dict[float, tuple[Mean, int]], Mean] | None:
-    """Return what one curve of Figure 12 has more than another, by fairness on the band, and on average.
+    """Return by how much one curve of Figure 12 is more accurate than another, by level and on average.
 
-    Curves are those of networks that the validation part prefers, read seed by seed by straight lines, at
-    levels that both reach in at least two seeds; beside each gain is in how many.
+    A level is a value of fairness on the interval. Curves consist of the networks on the validation frontier.
+    They are interpolated linearly, seed by seed, at levels that both reach in at least two seeds; each gain
+    comes with the number of seeds.
     """
     target = TARGETS["fig12"]
     assert isinstance(target, Networks)
@@ -435,7 +452,7 @@ def _by_levels(by_level: Mapping[float, tuple[Mean, int]]) -> str:
 
 
 def _networks_partial(scope: Scope, store: Store) -> Iterator[Finding]:
-    """Compare networks constrained on the interval with those on all ranks, at equal fairness on it."""
+    """Compare networks constrained on the interval and on all ranks, at equal fairness on the interval."""
     on_band, on_all, more_points = NETWORKS
     for label in (on_band, more_points) if _in_scope(scope, FACES) else ():
         found = _network_gains(scope, store, label, on_all)
@@ -450,7 +467,7 @@ def _networks_partial(scope: Scope, store: Store) -> Iterator[Finding]:
 
 
 def _networks_points(scope: Scope, store: Store) -> Iterator[Finding]:
-    """Compare fifty points with ten: no difference beyond chance and what is similar."""
+    """Compare fifty points with ten: no significant difference is claimed."""
     on_band, _, more_points = NETWORKS
     if not _in_scope(scope, FACES):
         return
@@ -483,4 +500,4 @@ _EVALUATIONS: dict[str, Callable[[Scope, Store], Iterator[Finding]]] = {
     "partial-full": _partial_and_full,
     "points": _points,
 }
-"""By the names of claims."""
+"""Evaluation of each claim, by name."""

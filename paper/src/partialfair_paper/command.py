@@ -1,4 +1,4 @@
-"""Defines ``partialfair reproduce``: the paper's figures and tables, from stored runs, none done twice."""
+"""Defines ``partialfair reproduce``, which makes the paper's figures and tables from stored runs."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
 
 _SCHEMA = "partialfair.reproduce/1"
 _MOST_LINES = 60
-"""Of a table in the terminal."""
-_RESUMES = "runs that were done are kept, and the same command goes on with the rest"
+"""Length of the longest table that the terminal shows."""
+_RESUMES = "finished runs are kept, and the same command resumes with the rest"
 
 
 app = typer.Typer(add_completion=False)
-"""What the command line of partialfair loads when the command is called."""
+"""The application that the command line of partialfair loads when the command is called."""
 
 
 class Protocol(StrEnum):
-    """Who trains."""
+    """Which algorithms train the models."""
 
     FAST = "fast"
     PAPER = "paper"
@@ -63,33 +63,32 @@ def reproduce(
     targets: Annotated[
         list[str],
         typer.Argument(
-            help="fig1 to fig12, table1 to table4; all (but fig12, which wants a GPU); or list, to see what "
-            "each of them is, and the methods of fig1."
+            help="fig1 to fig12 and table1 to table4; all (except fig12, which needs a GPU); or list, which "
+            "describes each of them and the methods of fig1."
         ),
     ],
     dataset: Annotated[
-        list[str] | None, typer.Option("--dataset", help="Only this one; may be given more than once.")
+        list[str] | None, typer.Option("--dataset", help="Use only this data set; repeatable.")
     ] = None,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Random splits.")] = 5,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Number of random splits.")] = 5,
     protocol: Annotated[
         Protocol,
         typer.Option(
-            "--protocol", help="fast: our engine solves every problem; paper: the paper's trainers."
+            "--protocol", help="fast: partialfair solves every problem; paper: the paper's algorithms."
         ),
     ] = Protocol.FAST,
     method: Annotated[
         list[str] | None,
         typer.Option(
             "--method",
-            help="Of fig1, only this one, such as ours, trees or adjuster (list names all); may be given "
-            "more than once.",
+            help="Run only this method of fig1, such as trees or adjuster (list shows all); repeatable.",
         ),
     ] = None,
     jobs: Annotated[
-        int, typer.Option("--jobs", min=1, help="Runs at a time, each on its share of the cores.")
+        int, typer.Option("--jobs", min=1, help="Number of parallel runs, which divide the cores.")
     ] = 1,
     rows: Annotated[
-        int | None, typer.Option("--rows", min=50, help="Training rows that are kept, for a quick look.")
+        int | None, typer.Option("--rows", min=50, help="Train on this many random rows, for a quick look.")
     ] = None,
     data: Annotated[
         Path | None, typer.Option("--data", help="Directory of the data files; see `partialfair data`.")
@@ -101,7 +100,7 @@ def reproduce(
         bool,
         typer.Option(
             "--report",
-            help="Also write report.html and report.md: all of it, with verdicts on the paper's claims.",
+            help="Also write report.html and report.md, which evaluate the paper's claims.",
             rich_help_panel=OUTPUT,
         ),
     ] = False,
@@ -112,15 +111,14 @@ def reproduce(
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="Say how many runs are left and what they cost.", rich_help_panel=OUTPUT
+            "--dry-run", help="Print how many runs are left and their run time.", rich_help_panel=OUTPUT
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Make the paper's figures and tables, beside the paper's own numbers.
+    """Make the paper's figures and tables, next to the numbers that the paper prints.
 
-    Every model that is fitted is a run with a directory of its own. What was interrupted goes on where it
-    ended when the same command is given again.
+    Each model is a run with its own directory. After an interruption the same command resumes.
     """
     from partialfair_paper.costs import Costs
     from partialfair_paper.methods import METHODS
@@ -148,10 +146,10 @@ def reproduce(
             raise InputError(sentence)
     for one in comparable(protocol) if scope.methods is None else ():
         if (sentence := one.missing()) is not None:
-            note(f"left out: {sentence}")
+            note(f"omitted: {sentence}")
     progress = _Progress(Costs(store), left, jobs)
-    with keeping(_RESUMES), step(f"runs to be done: {len(left):,} of {len(set(runs)):,}") as tell:
-        failures = sweep(runs, store, folder=data, jobs=jobs, say=lambda one: tell(progress.after(one)))
+    with keeping(_RESUMES), step(f"runs left: {len(left):,} of {len(set(runs)):,}") as show:
+        failures = sweep(runs, store, folder=data, jobs=jobs, say=lambda one: show(progress.after(one)))
     written = _write(wanted, scope, store, report=report)
     if export is not None:
         _export(store, export)
@@ -161,23 +159,25 @@ def reproduce(
         else:
             _print_tables(wanted, scope, store)
             _print_failures(store, runs)
-            echo(f"\nwritten to {out}: {', '.join(path.name for path in written)}")
+            echo(f"\nWrote to {out}: {', '.join(path.name for path in written)}")
     return 1 if failures else 0
 
 
 def _datasets(names: Sequence[str] | None, wanted: Iterable[Target]) -> tuple[str, ...]:
-    """Return the data sets that are asked for, refusing those that no target has."""
+    """Return the requested data sets; raise InputError for one that no target has."""
     known = tuple(dict.fromkeys(dataset for target in wanted for dataset in target.datasets))
     for name in names or ():
         if name not in known:
-            raise InputError(f"--dataset {name} is in none of these targets, which have {', '.join(known)}")
+            raise InputError(
+                f"--dataset {name} is in none of these targets, whose data sets are {', '.join(known)}"
+            )
     return tuple(names) if names else known
 
 
 def _methods(
     names: Sequence[str] | None, wanted: Iterable[Target], protocol: Protocol
 ) -> tuple[str, ...] | None:
-    """Return the methods of frontiers that are asked for, refusing those that cannot be run."""
+    """Return the requested methods of frontiers; raise InputError for one that cannot be run."""
     from partialfair_paper.figures import Frontiers
     from partialfair_paper.target import comparable
 
@@ -189,7 +189,7 @@ def _methods(
     for name in names:
         if name not in known:
             raise InputError(
-                f"--method {name} is not in fig1, which has {', '.join(known)} in the {protocol} protocol"
+                f"--method {name} is not in fig1, whose {protocol} protocol has {', '.join(known)}"
             )
         if (sentence := known[name].missing()) is not None:
             raise InputError(sentence)
@@ -197,7 +197,7 @@ def _methods(
 
 
 def _check_outputs(out: Path, export: Path | None) -> None:
-    """Refuse, before any work, what could not be drawn or written at its end."""
+    """Raise InputError, before any run, if figures cannot be drawn or outputs cannot be written."""
     require("matplotlib", extra="cli", purpose="drawing")
     check_directory(out)
     if export is not None:
@@ -244,14 +244,14 @@ def _print_list(*, as_json: bool) -> None:
 
 
 class _Progress:
-    """How far a sweep is, and when it will be done by what runs like those that are left have taken."""
+    """Progress of a sweep, with the remaining time estimated from similar runs."""
 
     def __init__(self, costs: Costs, left: Sequence[Run], jobs: int) -> None:
         self.costs, self.left, self.jobs = costs, dict.fromkeys(left), jobs
         self.failed = 0
 
     def after(self, one: Finished) -> str:
-        """Return what to say after a run has ended."""
+        """Return the progress message after a run."""
         self.failed += one.error is not None
         self.costs.learn(one.run, one.seconds)
         del self.left[one.run]
@@ -273,39 +273,39 @@ def _print_cost(store: Store, runs: Sequence[Run], left: Sequence[Run], jobs: in
         echo(json_text({"schema": _SCHEMA, **counts}))
         return
     echo(
-        f"{len(set(runs)):,} runs, {len(left):,} of them still to be done: about {minutes:.0f} minutes "
+        f"{len(set(runs)):,} runs, {len(left):,} of them left: about {minutes:.0f} minutes "
         f"with {jobs} at a time"
     )
 
 
 def _write(wanted: Sequence[Target], scope: Scope, store: Store, *, report: bool) -> list[Path]:
-    """Write figures and tables, and the page if it is wanted; return where."""
+    """Write figures and tables, and the report if requested; return the paths."""
     import pandas as pd
 
     from partialfair_paper.plots import figures_of
 
     files: dict[Path, bytes] = {}
-    pictures: dict[str, dict[str, bytes]] = {}
+    figures: dict[str, dict[str, bytes]] = {}
     for target in wanted:
         table = pd.DataFrame(target.rows(scope, store))
         if len(table):
             files[store.directory / f"{target.name}.csv"] = table.to_csv(index=False).encode()
         drawn = figures_of(target, scope, store)
-        pictures[target.name] = {name: png(figure) for name, figure in drawn.items()}
-        files |= {store.directory / f"{name}.png": one for name, one in pictures[target.name].items()}
+        figures[target.name] = {name: png(figure) for name, figure in drawn.items()}
+        files |= {store.directory / f"{name}.png": one for name, one in figures[target.name].items()}
     if report:
         from partialfair_paper.claims import verdicts
         from partialfair_paper.report import reproduction_page, reproduction_text
 
         results = verdicts(scope, store)
-        page = reproduction_page(wanted, scope, store, results, pictures)
-        text = reproduction_text(wanted, scope, store, results, pictures)
+        page = reproduction_page(wanted, scope, store, results, figures)
+        text = reproduction_text(wanted, scope, store, results, figures)
         files |= {
             store.directory / "report.html": page.encode(),
             store.directory / "report.md": text.encode(),
         }
     if files:
-        store.prepare()  # also for a table without runs: the next command has to know its own directory
+        store.prepare()  # also for a table without runs, so that the next command recognizes the directory
         write_files(files)
     return list(files)
 
@@ -323,10 +323,10 @@ def _print_tables(wanted: Iterable[Target], scope: Scope, store: Store) -> None:
         rows = target.rows(scope, store)
         echo(f"\n{target.name}: {target.title}")
         if not rows:
-            echo("no run of it has been done")
+            echo("not run yet")
             continue
         if len(rows) > _MOST_LINES:
-            echo(f"{len(rows)} rows, in {target.name}.csv")
+            echo(f"{len(rows)} rows, see {target.name}.csv")
             continue
         table = PlainTable()
         for heading in rows[0]:
@@ -340,7 +340,7 @@ def _print_failures(store: Store, runs: Sequence[Run]) -> None:
     for run in dict.fromkeys(runs):
         outcome = store.of(run)
         if outcome is not None and outcome.failed:
-            echo(f"failed: {run}: {outcome.error}")
+            echo(f"Failed: {run}: {outcome.error}")
 
 
 def _record(wanted: Iterable[Target], scope: Scope, store: Store, failures: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Estimates the run time of runs before they are done."""
+"""Estimates the time that runs will take."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from partialfair_paper.runs import Run
 from partialfair_paper.store import Store
 
 _SIZES = {"law_school": 1.0, "bank": 3.0, "a9a": 6.0, "acs_income": 17.0, "celeba": 1.0}
-"""How many times longer a run takes than on law school, roughly."""
+"""Rough ratio of a run's time to that on law school."""
 
 
 class Costs:
-    """What runs take: as long as those like them did, or as a table guesses.
+    """Estimates of run time: the mean of finished runs of the same kind, or a rough guess.
 
     Parameters
     ----------
-    store
-        Of runs that were done.
+    store : Store
+        Finished runs.
     """
 
     def __init__(self, store: Store) -> None:
@@ -30,11 +30,11 @@ class Costs:
                 self.learn(run, outcome.seconds)
 
     def learn(self, run: Run, seconds: float) -> None:
-        """Take note of what a run took."""
+        """Record the time of a run."""
         self._taken.setdefault(_kind(run), []).append(seconds)
 
     def seconds(self, runs: Iterable[Run]) -> float:
-        """Return what runs take one after the other."""
+        """Return the estimated total time of runs, one after the other."""
         return sum(
             number * (fmean(self._taken[kind]) if kind in self._taken else _guess(kind))
             for kind, number in Counter(map(_kind, runs)).items()

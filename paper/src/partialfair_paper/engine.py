@@ -1,4 +1,4 @@
-"""Trains our models and the paper's baselines by our engine: the ``fast`` protocol."""
+"""Trains the paper's models and baselines with partialfair's solvers: the ``fast`` protocol."""
 
 from __future__ import annotations
 
@@ -11,12 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from partialfair import FitOptions, PartialFairClassifier
-from partialfair.constraints import (
-    Constraint,
-    DemographicParity,
-    StatisticalParity,
-)
-from partialfair.extension import Floats, GapScale, Groups
+from partialfair.constraints import DemographicParity, StatisticalParity
+from partialfair.extension import Constraint, Floats, GapScale, Groups
 from partialfair_paper.method import Fitted, Method, classifier, describe_fit
 from partialfair_paper.parts import Parts
 from partialfair_paper.published import BASELINE_MAX_GAPS, MAX_GAPS, PRICES
@@ -29,9 +25,9 @@ _BY_SURROGATE: Mapping[str, Mapping[str, Any]] = {
     "pSP": {"enforce": "surrogate", "options": FitOptions(surrogate="rounded_ramp", surrogate_width=2.0)},
     "pDP": {"enforce": "surrogate"},
 }
-"""How problems are solved that have a surrogate, by what is constrained. Chosen on validation rows: for pSP
-frontiers of a9a, bank and law school are there at least as high as with the default ramp, in half the time;
-for pDP no width is better than the default."""
+"""Settings of fits under surrogate constraints, by kind of fairness, chosen on validation rows. For pSP, the
+validation frontiers of a9a, bank and law school are at least as high as with the default ramp, and fits take
+half the time. For pDP no other width is better than the default."""
 
 
 def state_constraint(run: Run) -> Constraint:
@@ -44,7 +40,7 @@ def state_constraint(run: Run) -> Constraint:
 
 
 def full_parity(run: Run) -> Constraint:
-    """Return parity of all ranks; the run's interval is where it is evaluated, and sets the spacing."""
+    """Return parity of all ranks, with points as dense as on the interval where the run is evaluated."""
     assert run.interval is not None
     assert run.n_points is not None
     assert run.tolerance is not None
@@ -53,24 +49,24 @@ def full_parity(run: Run) -> Constraint:
 
 
 def pairwise_grid(name: str, dataset: str, fairness: str) -> tuple[float, ...]:
-    """Return κ of a pairwise baseline, from loose to strict; for ACS the paper gives none: those of a9a."""
+    """Return κ of a pairwise baseline, from loose to strict; ACS, absent from the paper, uses a9a's."""
     grids = BASELINE_MAX_GAPS[name][fairness]
     return tuple(sorted(grids.get(dataset, grids["a9a"]), reverse=True))
 
 
 def price_grid(dataset: str, fairness: str) -> tuple[float, ...]:
-    """Return λ of the regularization method; for ACS the paper gives none: those of a9a."""
+    """Return λ of the regularization method; ACS, absent from the paper, uses a9a's."""
     return PRICES[fairness].get(dataset, PRICES[fairness]["a9a"])
 
 
 class Unconstrained(Method):
-    """The minimiser of the loss: where every frontier starts."""
+    """The unconstrained model, the first point of every frontier."""
 
     name, label = "unconstrained", "unconstrained"
     sees_interval = False
 
     def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
-        """Return one that is none."""
+        """Return a single None."""
         return (None,)
 
     def fit(self, run: Run, parts: Parts) -> Fitted:
@@ -79,7 +75,7 @@ class Unconstrained(Method):
 
 
 class Ours(Method):
-    """The paper's problem, its surrogate constraints met (inprocess_pdp_approx, inprocess_wpdp_approx)."""
+    """The paper's problem with surrogate constraints, Equations 9 (pSP) and 11 (pDP)."""
 
     name, label = "ours", "partial parity"
     is_ours = True
@@ -95,7 +91,7 @@ class Ours(Method):
 
 
 class OursExact(Ours):
-    """The same promise kept by the exact gap of the training rows."""
+    """The same limit, on the exact gap of the training rows."""
 
     name, label = "ours-exact", "partial parity, exact"
     of_the_paper = False
@@ -106,7 +102,7 @@ class OursExact(Ours):
 
 
 class OursAsStated(Ours):
-    """The problem that the paper's trainers have, to the letter: a ramp of width 1, no penalty."""
+    """Exactly the problem that the paper's algorithms solve: a ramp of width 1 and no penalty."""
 
     name, label = "ours-as-stated", "our engine"
     in_frontiers, alphas, keeps_history = False, (0.0,), True
@@ -119,17 +115,17 @@ class OursAsStated(Ours):
 
 
 class FullParity(Method):
-    """Statistical parity of all ranks, with points as dense as on the interval (Section G.10)."""
+    """Statistical parity on all ranks, with points as dense as on the interval (Section G.10)."""
 
     name, label = "full-parity", "full statistical parity"
     in_frontiers = False
 
     def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
-        """Return those of pSP: the paper gives none."""
+        """Return κ of pSP, since the paper gives none for full parity."""
         return MAX_GAPS["pSP"][dataset]
 
     def fit(self, run: Run, parts: Parts) -> Fitted:
-        """Fit with parity of all ranks."""
+        """Fit under parity of all ranks."""
         return classifier(run, parts, constraint=full_parity(run), **_BY_SURROGATE["pSP"])
 
 
@@ -150,21 +146,21 @@ class _Pairwise(Method):
 
 
 class GroupAUCBaseline(_Pairwise):
-    """Group AUC fairness (inprocess_gauc_approx)."""
+    """Group AUC fairness, Equation 71."""
 
     name, label = "group-auc", "group AUC"
     constraint = QuadraticGroupAUC
 
 
 class InterGroupBaseline(_Pairwise):
-    """Inter-group pairwise fairness (inprocess_igpf_approx)."""
+    """Inter-group pairwise fairness, Equation 74."""
 
     name, label = "inter-group", "inter-group pairwise"
     constraint = InterGroupPairwise
 
 
 class IntraGroupBaseline(_Pairwise):
-    """Intra-group pairwise fairness (inprocess_itgpf_approx)."""
+    """Intra-group pairwise fairness, Equation 76."""
 
     name, label = "intra-group", "intra-group pairwise"
     constraint = IntraGroupPairwise
@@ -172,9 +168,9 @@ class IntraGroupBaseline(_Pairwise):
 
 @dataclass(frozen=True)
 class RankBand(StatisticalParity):
-    """``|mean σ(s − θ_p) − p| ≤ κ`` in every group: what the regularization method puts a price on.
+    """``|mean σ(s − θ_p) − p| ≤ κ`` in every group: the gap that the regularization method penalizes.
 
-    The paper's constraint allows shares from p to p + κ instead. On the absolute scale only.
+    The paper's constraint instead lets the mean lie between p and p + κ. The scale is always absolute.
     """
 
     def bands(self, points: Floats, groups: Groups) -> tuple[Floats, Floats]:
@@ -184,10 +180,10 @@ class RankBand(StatisticalParity):
 
 
 def read_penalty(run: Run) -> tuple[Constraint, float]:
-    """Return constraints with κ = 0 whose largest function has a price, and that price (Section G.4.1).
+    """Return constraints with κ = 0 and the penalty of their largest function (Section G.4.1).
 
-    The paper's λ is that of a gap on the interval's scale. Of pSP that gap is twice the largest distance of a
-    share from its rank.
+    The paper's λ multiplies a gap on the interval scale. For pSP that gap is twice the largest distance of a
+    mean σ from its rank.
     """
     assert run.interval is not None
     assert run.tolerance is not None
@@ -198,12 +194,12 @@ def read_penalty(run: Run) -> tuple[Constraint, float]:
 
 
 _PRICED_GAPS = tuple(np.geomspace(0.5, 1e-3, 24).tolist())
-"""Gaps among which a price is set against the loss: each is a quarter smaller than the last."""
+"""Gaps at which the loss is computed; each is a quarter smaller than the one before."""
 
 
 @lru_cache(maxsize=2)
 def _loss_by_gap(run: Run, parts: Parts) -> tuple[tuple[float, PartialFairClassifier], ...]:
-    """Return a model for each gap, from loose to strict, each found from the last."""
+    """Return a model for each gap, from loose to strict, each warm-started from the one before."""
     constraint, _ = read_penalty(replace(run, tolerance=0.0))
     assert run.fairness is not None
     settings = {"group_terms": "interactions", "warm_start": True, **_BY_SURROGATE[run.fairness]}
@@ -217,10 +213,10 @@ def _loss_by_gap(run: Run, parts: Parts) -> tuple[tuple[float, PartialFairClassi
 
 
 class PenaltyBaseline(Method):
-    """The regularization method, ``min f_0 + price · largest gap`` (inprocess_pdp_regularized_approx).
+    """The regularization method, ``min f_0 + price · largest gap`` (Equations 83 and 84).
 
-    Its minimum is that over gaps t of ``price · t`` and the lowest loss with a gap of t, which is a
-    constrained problem for our engine.
+    Its minimum equals the minimum over t of ``price · t`` plus the lowest loss among models with a gap of at
+    most t, and each such loss is a constrained problem for partialfair's solvers.
     """
 
     name, label = "penalty", "regularization"
@@ -230,9 +226,9 @@ class PenaltyBaseline(Method):
         return price_grid(dataset, fairness)
 
     def fit(self, run: Run, parts: Parts) -> Fitted:
-        """Set the price against the loss at each gap."""
+        """Return the model with the smallest sum of loss and penalized gap."""
         _, price = read_penalty(run)
-        # Not part of the key: all prices share one path of models.
+        # All penalties share one path of models, so the cache key has no penalty.
         models = _loss_by_gap(replace(run, tolerance=None), parts)
         gap, clf = min(models, key=lambda model: model[1].result_.objective + price * model[0])
         fitted = describe_fit(clf)
@@ -250,4 +246,4 @@ ENGINE_METHODS: tuple[Method, ...] = (
     PenaltyBaseline(),
     FullParity(),
 )
-"""All of them; `METHODS` has them by name."""
+"""The methods of this module."""

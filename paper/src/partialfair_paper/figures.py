@@ -19,7 +19,7 @@ from partialfair_paper.target import Row, Scope, Target, list_methods, write_mea
 
 @dataclass(frozen=True)
 class Frontiers(Target):
-    """Accuracy against fairness on the test rows, of all methods."""
+    """Accuracy against fairness on the test rows, for all methods."""
 
     name: str
     title: str
@@ -27,18 +27,18 @@ class Frontiers(Target):
     datasets: Sequence[str] = DATASETS
 
     def questions(self, scope: Scope) -> Iterator[Question]:
-        """Yield what is asked, picture by picture."""
+        """Yield the setting of each panel."""
         for fairness in self.fairness:
             for dataset in self.of(scope):
                 yield scope.question(dataset, fairness)
 
     def runs(self, scope: Scope) -> list[Run]:
-        """Return all methods' runs."""
+        """Return the runs of all methods."""
         each = (method.runs(question) for question in self.questions(scope) for method in list_methods(scope))
         return list(chain.from_iterable(each))
 
     def trainers(self, scope: Scope, store: Store) -> Iterator[tuple[Question, Method, Method]]:
-        """Yield a method by our engine and by the paper's trainer, where both have been run in full."""
+        """Yield methods that both protocols have run in full: the fast method and the paper's algorithm."""
         for question in self.questions(scope):
             for trainer in METHODS.values():
                 if trainer.solves is None or not trainer.in_frontiers:
@@ -49,7 +49,7 @@ class Frontiers(Target):
                     yield question, engine, trainer
 
     def rows(self, scope: Scope, store: Store) -> list[Row]:
-        """Return every point, and those of the other protocol: means over splits, with standard errors."""
+        """Return the points of both protocols: means over splits, with standard errors."""
         trained = [(question, method) for question, *pair in self.trainers(scope, store) for method in pair]
         pairs = [(question, method) for question in self.questions(scope) for method in list_methods(scope)]
         return [
@@ -71,25 +71,25 @@ class Frontiers(Target):
 
 
 class _ByTolerance(Target):
-    """Pictures of the first split's test scores, of the unconstrained model and of each κ."""
+    """Figures of test scores on the first split: the unconstrained model and one model per κ."""
 
     fairness: str
 
     def runs(self, scope: Scope) -> list[Run]:
-        """Return ours and the unconstrained model on the first split."""
+        """Return the runs of the unconstrained model and the paper's method on the first split."""
         questions = [scope.question(dataset, self.fairness, seeds=(0,)) for dataset in self.of(scope)]
         methods = (METHODS["unconstrained"], scope.method("ours"))
         return [run for question in questions for method in methods for run in method.runs(question)]
 
     def find_pictured(self, scope: Scope, store: Store, dataset: str) -> Iterator[tuple[float | None, Run]]:
-        """Yield tolerances, None for no constraint, with the runs that validation chose."""
+        """Yield tolerances, None for no constraint, with the runs that the validation rows select."""
         question = scope.question(dataset, self.fairness, seeds=(0,))
         for method in (METHODS["unconstrained"], scope.method("ours")):
             for (_, tolerance), (run, _) in choose_runs(store, question, method).items():
                 yield tolerance, run
 
     def rows(self, scope: Scope, store: Store) -> list[Row]:
-        """Return the gap of every picture."""
+        """Return the fairness and accuracy of each model."""
         rows = []
         for dataset in self.of(scope):
             gap = gap_name(self.fairness, OWN_INTERVALS[dataset])
@@ -109,7 +109,7 @@ class _ByTolerance(Target):
 
 @dataclass(frozen=True)
 class RankCurves(_ByTolerance):
-    """Positive rates of one group against those of the other."""
+    """Positive rates of one group against those of another."""
 
     name: str
     title: str
@@ -119,7 +119,7 @@ class RankCurves(_ByTolerance):
 
 @dataclass(frozen=True)
 class Densities(_ByTolerance):
-    """Densities of scores with the interval in red."""
+    """Densities of scores with the interval highlighted."""
 
     name: str
     title: str
@@ -129,7 +129,7 @@ class Densities(_ByTolerance):
 
 @dataclass(frozen=True)
 class Robustness(Target):
-    """Fairness of all methods on several intervals, at about the same accuracy."""
+    """Fairness of all methods on several intervals, at similar accuracy."""
 
     name: str
     title: str
@@ -144,13 +144,13 @@ class Robustness(Target):
                     yield question, scope.method(name), tolerance
 
     def runs(self, scope: Scope) -> list[Run]:
-        """Return one tolerance of each method on each interval."""
+        """Return the runs of one tolerance per method and interval."""
         return [
             run for question, method, one in self.settings(scope) for run in method.runs(question, (one,))
         ]
 
     def bars(self, scope: Scope, store: Store) -> Iterator[tuple[Question, Method, Point]]:
-        """Yield the bars whose runs have been done."""
+        """Yield the bars whose runs are finished."""
         for question, method, tolerance in self.settings(scope):
             for point in frontier(store, question, method, (tolerance,)):
                 yield question, method, point
@@ -172,7 +172,7 @@ class Robustness(Target):
 
 @dataclass(frozen=True)
 class Convergence(Target):
-    """Objective and infeasibility by iterations, passes and seconds: IDCA, SSG, and our engine."""
+    """Objective and infeasibility of IDCA, SSG and partialfair, by passes over the data and by seconds."""
 
     name: str
     title: str
@@ -181,11 +181,11 @@ class Convergence(Target):
     methods: ClassVar[tuple[str, ...]] = ("idca", "ssg", "ours-as-stated")
 
     def tolerance(self, dataset: str) -> float:
-        """Return the κ of the picture; the paper names none: that of Figure 9 for pSP, .05 for pDP."""
+        """Return κ of a data set: that of Figure 9 for pSP and 0.05 for pDP, since the paper gives none."""
         return ROBUST[dataset]["ours"] if self.fairness == "pSP" else 0.05
 
     def runs(self, scope: Scope) -> list[Run]:
-        """Return the three on the first split."""
+        """Return the runs of the three solvers on the first split."""
         return [
             run
             for dataset in self.of(scope)
@@ -196,7 +196,7 @@ class Convergence(Target):
         ]
 
     def rows(self, scope: Scope, store: Store) -> list[Row]:
-        """Return where each ends."""
+        """Return objective and infeasibility at the end of each run."""
         rows = []
         for run in self.runs(scope):
             outcome = store.of(run)
@@ -219,14 +219,14 @@ class Convergence(Target):
 
 @dataclass(frozen=True)
 class Networks(Target):
-    """Accuracy of networks against their fairness on the band, by where they were constrained."""
+    """Accuracy of networks against fairness on the interval, for several constraints."""
 
     name: str
     title: str
     datasets: Sequence[str] = (FACES,)
 
     def curves(self, scope: Scope) -> Iterator[tuple[str, Question, Method]]:
-        """Yield what is compared, with a name for each: no constraint, then settings (i) to (iii)."""
+        """Yield labels and settings of the curves: no constraint, then settings (i) to (iii)."""
         if not self.of(scope):
             return
         settings = scope.question(FACES, "pSP")
@@ -239,11 +239,11 @@ class Networks(Target):
         return [run for _, question, method in self.curves(scope) for run in method.runs(question)]
 
     def points(self, store: Store, question: Question, method: Method) -> list[Point]:
-        """Return a curve: wherever it was constrained, fairness is that on the band."""
+        """Return a curve; fairness is always that on the interval of ranks 20 to 40%."""
         return frontier(store, question, method, fairness_on=OWN_INTERVALS[FACES])
 
     def rows(self, scope: Scope, store: Store) -> list[Row]:
-        """Return every point: means over networks of several seeds, with standard errors."""
+        """Return all points: means over seeds, with standard errors."""
         rows = []
         for label, question, method in self.curves(scope):
             done = [outcome for run in method.runs(question) if (outcome := store.of(run)) is not None]
@@ -252,7 +252,7 @@ class Networks(Target):
                 {
                     "constraint on": label,
                     "κ": "" if point.tolerance is None else f"{point.tolerance:g}",
-                    "fairness on the band": write_mean(point.fairness),
+                    "fairness on the interval": write_mean(point.fairness),
                     "accuracy": write_mean(point.accuracy),
                     "networks": point.n,
                     "training images": ", ".join(f"{n:,}" for n in sorted(n_images)),

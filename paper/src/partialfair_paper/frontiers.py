@@ -1,4 +1,4 @@
-"""Reads runs as frontiers: chosen on the validation set, evaluated on the test set, over random splits."""
+"""Makes frontiers of runs: chosen on the validation set, evaluated on the test set, over random splits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Mean:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Mean:
-        """Return the mean of some values; of one there is no error."""
+        """Return the mean of some values; a single value has no standard error."""
         array = np.array(list(values))
         if array.size < 2:
             return cls(float(array.mean()) if array.size else np.nan, np.nan, np.nan)
@@ -43,7 +43,7 @@ class Mean:
 
 @dataclass(frozen=True)
 class Point:
-    """A point of a frontier: the models of one tolerance, one a split."""
+    """A point of a frontier: the mean over splits of the models of one tolerance."""
 
     tolerance: float | None
     fairness: Mean
@@ -54,9 +54,9 @@ class Point:
 def choose_runs(
     store: Store, question: Question, method: Method, tolerances: Iterable[float | None] | None = None
 ) -> dict[tuple[int, float | None], DoneRun]:
-    """Return for each split and tolerance the run whose alpha is most accurate on the validation rows.
+    """Return, by split and tolerance, the run whose alpha is most accurate on the validation rows.
 
-    Runs that were not done, or failed, take no part.
+    Runs that are missing or failed are ignored.
     """
     best: dict[tuple[int, float | None], DoneRun] = {}
     for run in method.runs(question, tolerances):
@@ -77,9 +77,9 @@ def frontier(
     *,
     fairness_on: Interval | None = None,
 ) -> list[Point]:
-    """Return the means over splits of each tolerance, from loose to strict.
+    """Return the mean over splits of each tolerance, from loose to strict.
 
-    Fairness is that on the question's interval, or on another where models are evaluated elsewhere.
+    Fairness is evaluated on the interval of the question unless ``fairness_on`` is given.
     """
     by_tolerance: dict[float | None, list[Outcome]] = {}
     for (_, tolerance), (_, outcome) in choose_runs(store, question, method, tolerances).items():
@@ -97,7 +97,7 @@ def frontier(
 
 
 def halve_grid(grid: Sequence[float | None]) -> tuple[float | None, ...]:
-    """Return a grid with the geometric mean of each two neighbours between them."""
+    """Return a grid with the geometric mean of each adjacent pair inserted."""
     known = [one for one in grid if one is not None]
     middles = [float(f"{np.sqrt(low * high):.3g}") for low, high in pairwise(known)]
     return tuple(sorted({*known, *middles}, reverse=True))
@@ -111,10 +111,10 @@ def curves(
     *,
     fairness_on: Interval | None = None,
 ) -> Mapping[int, Floats]:
-    """Return by split the test fairness and accuracy, (k, 2), of models on the frontier of validation.
+    """Return, by split, test fairness and accuracy, (k, 2), of the models on the validation frontier.
 
-    Those are the models beside which no other is as fair and as accurate on the validation rows, the
-    unconstrained ones among them; they are ordered by fairness on the test rows.
+    A model is on the frontier if no other model has both a smaller gap and a higher accuracy on the
+    validation rows. Unconstrained models are included. Models are ordered by fairness on the test rows.
     """
     gap = gap_name(question.fairness, fairness_on or question.interval)
     by_split: dict[int, Floats] = {}
@@ -125,7 +125,7 @@ def curves(
         outcomes = own + _find_outcomes(store, replace(question, seeds=(seed,)), METHODS[method.free])
         points, highest = [], -np.inf
         for outcome in sorted(outcomes, key=lambda one: (one.validation[gap], -one.validation["accuracy"])):
-            if outcome.validation["accuracy"] > highest:  # nothing fairer was as accurate
+            if outcome.validation["accuracy"] > highest:  # no model with a smaller gap is as accurate
                 highest = outcome.validation["accuracy"]
                 points.append((1 - outcome.test[gap], outcome.test["accuracy"]))
         by_split[seed] = np.array(sorted(points))
@@ -135,11 +135,11 @@ def curves(
 def _find_outcomes(
     store: Store, question: Question, method: Method, tolerances: Iterable[float | None] | None = None
 ) -> list[Outcome]:
-    """Return the outcomes of a method's runs that were done and did not fail."""
+    """Return the outcomes of a method's finished runs that did not fail."""
     outcomes = [store.of(run) for run in method.runs(question, tolerances)]
     return [outcome for outcome in outcomes if outcome is not None and not outcome.failed]
 
 
 def read_at(curve: Floats, fairness: float) -> float:
-    """Return a curve's accuracy at some fairness, by straight lines; beyond its ends that of the end."""
+    """Return a curve's accuracy at some fairness, interpolated linearly and constant beyond its ends."""
     return float(np.interp(fairness, curve[:, 0], curve[:, 1]))

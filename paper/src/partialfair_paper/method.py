@@ -1,4 +1,4 @@
-"""Defines what a method of a comparison is; a new one is one class and one line in `METHODS`."""
+"""Defines the methods of a comparison; a new method is one class and one line in `METHODS`."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from partialfair_paper.published import N_POINTS
 from partialfair_paper.runs import Run
 
 ALPHAS = (1e-5, 1e-4, 1e-3, 1e-2)
-"""Penalties on coefficients among which the validation rows choose; the paper has none, and stops early."""
+"""Penalties on coefficients, chosen on the validation rows; the paper has no penalty and stops early."""
 
 _MOST_ALPHA: Mapping[str, float] = {"acs_income": 1e-4}
-"""Of data with so many rows stronger penalties than this only lose, and each of its models takes a minute."""
+"""Largest penalty by data set: on ACS, stronger penalties only lose accuracy, and a fit takes a minute."""
 
 Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A model: scores of rows, of which those above 0 are selected, and what its training has to tell."""
+    """A fitted model: a function that scores rows (those above 0 are selected), and details of the fit."""
 
     scores: Callable[[Part], Floats]
     fit: Mapping[str, Any] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Question:
-    """What several methods are asked: fairness of one kind on an interval of a data set.
+    """The setting of a comparison: one kind of fairness on an interval of a data set.
 
     Attributes
     ----------
@@ -59,30 +59,31 @@ class Question:
 
 
 class Method(ABC):
-    """A way to a model, with something that trades accuracy for fairness.
+    """A way to train models, with a parameter that trades accuracy for fairness.
 
     Attributes
     ----------
     name
-        Its key.
+        Key of the method.
     label
-        In legends.
+        Name in legends.
     of_the_paper
-        Whether the paper compares with it.
+        Whether the paper includes the method.
     is_ours
-        Whether it is ours, and so shown whole in pictures: of others, what lies far below is left out.
+        Whether partialfair trains it. Figures show all of its points; points of other methods that lie far
+        below are cut off.
     uses_group
-        Whether a row's scores depend on its group, as the paper's models do, and not on its features alone.
+        Whether a row's score depends on its group, as in the paper's models, and not on its features alone.
     sees_interval
-        Whether models depend on the kind of fairness and the interval that a question is about.
+        Whether models depend on the kind of fairness and the interval of the question.
     protocol
-        Whose trainer it is.
+        ``"fast"`` or ``"paper"``.
     solves
-        The method of the fast protocol whose problem it solves too, if it is one of the paper's trainers.
+        For a method of the paper protocol, the method of the fast protocol that solves the same problem.
     in_frontiers
-        Whether it belongs in Figure 1; others have figures and tables of their own.
+        Whether Figure 1 includes it; other methods have their own figures and tables.
     free
-        The method without a constraint from which its frontiers start.
+        The unconstrained method from which its frontiers start.
     """
 
     name: ClassVar[str]
@@ -104,11 +105,11 @@ class Method(ABC):
         """Return the grid of a frontier."""
 
     def guessed_seconds(self) -> float:
-        """Return what a run takes on law school, or on its own data, before any has been done."""
+        """Return a guess of the seconds of a run on law school, or on the method's own data."""
         return self.rough_seconds
 
     def missing(self) -> str | None:
-        """Return what is not installed that it needs, as a sentence; None if all is there."""
+        """Return a message that names a missing dependency, or None if all are installed."""
         return None
 
     @abstractmethod
@@ -116,7 +117,7 @@ class Method(ABC):
         """Train a model."""
 
     def runs(self, question: Question, tolerances: Iterable[float | None] | None = None) -> list[Run]:
-        """Return the runs that answer a question, split by split."""
+        """Return the runs of a question, split by split."""
         seen: dict[str, Any] = {}
         if self.sees_interval:
             seen = {
@@ -139,21 +140,21 @@ class Method(ABC):
                 **seen,
             )
             for seed in question.seeds
-            for alpha in self.alphas  # some methods find the models of all tolerances together
+            for alpha in self.alphas  # the inner loop is over tolerances, whose models some methods share
             if alpha <= _MOST_ALPHA.get(question.dataset, np.inf)
             for tolerance in grid
         ]
 
 
 def classifier(run: Run, parts: Parts, **settings: Any) -> Fitted:
-    """Fit the paper's model by our engine, with terms for every group unless the settings say otherwise."""
+    """Fit the paper's linear model, by default with coefficients for every group."""
     clf = PartialFairClassifier(**{"alpha": run.alpha, "group_terms": "interactions", **settings})
     clf.fit(parts.train.X, parts.train.y, sensitive_features=parts.train.groups)
     return describe_fit(clf)
 
 
 def describe_fit(clf: PartialFairClassifier | PartialFairTrees) -> Fitted:
-    """Return a fitted classifier as a model that tells how it was trained."""
+    """Return the scores and the details of a fitted classifier."""
     result = clf.result_
     fit = {
         "status": str(result.status),

@@ -1,4 +1,4 @@
-"""Lists the methods that are compared; a new one is one class and one line, and it is in every figure."""
+"""Lists the methods of all comparisons; a new method is one class and one line, and is in every figure."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ METHODS: dict[str, Method] = {
         *NETWORK_METHODS,
     )
 }
-"""By name."""
+"""Methods by name."""
 
 
 def method_of(protocol: str, name: str) -> Method:
-    """Return who solves a method's problem in a protocol: itself, where the paper has no trainer for it."""
+    """Return the method of a protocol that solves the problem of ``name``, by default ``name`` itself."""
     trainers = (one for one in METHODS.values() if one.protocol == protocol and one.solves == name)
     return next(trainers, METHODS[name])

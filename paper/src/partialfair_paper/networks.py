@@ -1,8 +1,9 @@
-"""Trains ResNet-18s on images of faces, with and without constraints: Figure 12.
+"""Trains ResNet-18s on images of faces, with and without constraints (Figure 12).
 
-Networks begin with the backbone that ImageNet has trained, batch norms estimated anew, and learn for ten
-epochs by AdamW on one cycle of learning rates, images mirrored and shifted at random. The paper gives no κ,
-learning rate or epochs; ours were chosen on the validation part (``benchmarks/celeba.py search``).
+Networks start from a backbone trained on ImageNet, with batch norm statistics estimated again. They are
+trained for ten epochs with AdamW, a one-cycle schedule of learning rates, and images that are flipped and
+shifted at random. The paper gives no κ, learning rate or number of epochs; these were chosen on the
+validation part (``benchmarks/celeba.py search``).
 """
 
 from __future__ import annotations
@@ -17,9 +18,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from partialfair.constraints import Constraint, StatisticalParity
+from partialfair.constraints import StatisticalParity
 from partialfair.exceptions import DataFetchError, InputError, MissingExtraError
-from partialfair.extension import DATA_VARIABLE, Floats, PathLike, describe_search, find_named, require
+from partialfair.extension import (
+    DATA_VARIABLE,
+    Constraint,
+    Floats,
+    PathLike,
+    describe_search,
+    find_named,
+    require,
+)
 from partialfair_paper.engine import state_constraint
 from partialfair_paper.method import Fitted, Method, Question
 from partialfair_paper.parts import Part, Parts
@@ -33,26 +42,26 @@ if TYPE_CHECKING:
     from partialfair.torch import GroupBatchSampler
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""Of ImageNet's pixels, by which its networks expect images to be standardised."""
+"""Mean and standard deviation of ImageNet's pixels, which its networks expect to be standardized."""
 _SHIFT = 4
-"""Pixels by which images are moved at most, in either direction."""
+"""Largest shift of an image in pixels, in either direction."""
 NETWORK_MAX_GAPS: Mapping[tuple[float, float], tuple[float, ...]] = {
     (0.2, 0.4): (0.4, 0.3, 0.2, 0.1, 0.07),
     (0.0, 1.0): (0.4, 0.3, 0.2, 0.1, 0.05, 0.02),
 }
-"""κ by where networks are constrained."""
+"""κ by the interval of the constraint."""
 _STRICT_MAX_GAP = 0.03
-"""Below this κ small prices do not reach on all ranks what large ones reach (``celeba_search.jsonl``)."""
+"""Below this κ, on all ranks, small penalties reach less than large ones (``celeba_search.jsonl``)."""
 _SECONDS_WITHOUT_GPU = 1800.0
 _SCORED_AT_A_TIME = 1024
 _NEVER_JOINS = StatisticalParity((0.0, 1.0), 1.0)
-"""What networks without a constraint are given: all of their epochs are free."""
+"""Constraint of networks without a constraint: all of their epochs are warm-up epochs."""
 _LEAST_BATCHES = 4
-"""Of a pass: with few images batches are smaller."""
+"""Smallest number of batches per epoch; with few images, batches are smaller."""
 _THETA_RATE = 10.0
-"""Learning rate of the thresholds, in units of the network's."""
+"""Learning rate of the thresholds, as a multiple of the network's."""
 _QUICK_EPOCHS = 2
-"""Where only some rows are kept, for a quick look."""
+"""Number of epochs with ``--rows``, for a quick look."""
 _WEIGHTS = "weights/resnet18_imagenet1k_backbone_fp16.pth"
 
 
@@ -63,11 +72,11 @@ class NetworkSettings:
     Attributes
     ----------
     epochs, batch_size, rate, decay
-        Of AdamW; the rate is the highest of its cycle.
+        Settings of AdamW; the rate is the largest of the schedule.
     free_epochs
-        Epochs before the constraints join.
-    method, dual_lr, penalty, memory, surrogate_width
-        Of `partialfair.torch.PartialFairness`.
+        Warm-up epochs without constraints.
+    method, dual_lr, penalty, ema_decay, surrogate_width
+        Parameters of `partialfair.torch.PartialFairness`.
     group_batches
         Whether every batch has a fixed number of members of each group
         (`partialfair.torch.GroupBatchSampler`).
@@ -81,13 +90,13 @@ class NetworkSettings:
     method: Literal["primal_dual", "augmented_lagrangian"] = "augmented_lagrangian"
     dual_lr: float = 0.02
     penalty: float = 0.5
-    memory: float = 0.9
+    ema_decay: float = 0.9
     surrogate_width: float = 2.0
     group_batches: bool = True
 
 
 class Network(Method):
-    """A ResNet-18 under partial parity, by the hook's stochastic IDCA."""
+    """A ResNet-18 under partial parity, trained with `partialfair.torch.PartialFairness`."""
 
     name, label = "network", "ResNet-18, partial parity"
     in_frontiers, uses_group = False, False
@@ -96,16 +105,16 @@ class Network(Method):
     rough_seconds: ClassVar[float] = 30.0  # on a GPU that eight networks share
 
     def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
-        """Return κ; the paper gives none."""
+        """Return κ, which the paper does not give."""
         return NETWORK_MAX_GAPS[OWN_INTERVALS[dataset]]
 
     def runs(self, question: Question, tolerances: Iterable[float | None] | None = None) -> list[Run]:
-        """Return the runs that answer a question; strict κ pay on all ranks, and do not on some."""
+        """Return the runs of a question; small κ are used only on all ranks, where they improve fairness."""
         own = NETWORK_MAX_GAPS[question.interval] if tolerances is None else tolerances
         return super().runs(question, own)
 
     def missing(self) -> str | None:
-        """Return what is not installed."""
+        """Return a message if torch is not installed."""
         try:
             require("torch", extra="torch", purpose="a network")
         except MissingExtraError as error:
@@ -113,7 +122,7 @@ class Network(Method):
         return None
 
     def guessed_seconds(self) -> float:
-        """Return what a network takes, which without a GPU is much."""
+        """Return a guess of the seconds of a run, which is large without a GPU."""
         if self.missing() is not None:
             return self.rough_seconds
         import torch
@@ -121,8 +130,8 @@ class Network(Method):
         return self.rough_seconds if torch.cuda.is_available() else _SECONDS_WITHOUT_GPU
 
     def settings(self, run: Run) -> NetworkSettings:
-        """Return how the network of a run is trained."""
-        # Where there are five times as many functions, each has a smaller price, unless κ is strict.
+        """Return the training settings of a run."""
+        # With five times as many functions each has a smaller penalty, unless κ is small.
         many = run.n_points is not None and run.n_points > N_POINTS
         strict = run.tolerance is not None and run.tolerance < _STRICT_MAX_GAP
         return NetworkSettings(dual_lr=0.004, penalty=0.2) if many and not strict else NetworkSettings()
@@ -134,7 +143,7 @@ class Network(Method):
 
 
 class FreeNetwork(Network):
-    """The same without a constraint."""
+    """A ResNet-18 without a constraint."""
 
     name, label = "network-unconstrained", "ResNet-18, unconstrained"
     sees_interval = False
@@ -148,25 +157,29 @@ NETWORK_METHODS = (FreeNetwork(), Network())
 
 
 def resnet18_backbone(*, path: PathLike | None = None) -> Path:
-    """Return the file of the weights of a ResNet-18 trained on ImageNet, which is not read here.
+    """Return the path of the weights of a ResNet-18 trained on ImageNet; nothing is downloaded.
 
-    It holds a state dict with torchvision's names, for `torch.load` with ``weights_only=True`` and the method
-    ``load_backbone`` of `partialfair_paper.resnet.ResNet18`, which ignores the last layer. The statistics
-    of its batch norms may be of other images: estimate them anew by ``fresh_statistics``. Nothing is
-    downloaded.
+    The file holds a state dict with torchvision's names. Load it with `torch.load` (``weights_only=True``)
+    and ``load_backbone`` of `partialfair_paper.resnet.ResNet18`, which ignores the last layer. The statistics
+    of its batch norms may come from other images: estimate them again with ``fresh_statistics``.
 
     Parameters
     ----------
-    path
-        The file, under any name, or the directory that holds it. Otherwise it is looked for in
-        ``$PARTIALFAIR_DATA``, then in the user's cache.
+    path : str or path-like, optional
+        The file, under any name, or the directory that holds it. By default ``$PARTIALFAIR_DATA`` and the
+        user's cache are searched.
+
+    Returns
+    -------
+    pathlib.Path
+        The file.
     """
     found = find_named(_WEIGHTS, path)
     if found is None:
         raise DataFetchError(
             f"there is no {_WEIGHTS} in {describe_search(path)}, and it is never downloaded; torchvision's"
-            " resnet18 state dict works too, saved under that name in a directory that path= or"
-            f" ${DATA_VARIABLE} names"
+            " resnet18 state dict works too: save it under that name in the directory of path= or"
+            f" ${DATA_VARIABLE}"
         )
     return found
 
@@ -174,7 +187,7 @@ def resnet18_backbone(*, path: PathLike | None = None) -> Path:
 def train_network(
     run: Run, parts: Parts, settings: NetworkSettings
 ) -> tuple[nn.Module, dict[str, str | int | float]]:
-    """Train a network on a GPU, if there is one; return it, and what there is to tell."""
+    """Train a network, on a GPU if there is one; return it with the details of training."""
     import torch
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -182,7 +195,7 @@ def train_network(
     epochs = settings.epochs if run.rows is None else _QUICK_EPOCHS
     free_epochs = epochs if run.tolerance is None else min(settings.free_epochs, epochs - 1)
     loader = _Batches(parts.train, settings, run.seed, device)
-    model = _standardise(parts.folder).to(device)
+    model = _standardize(parts.folder).to(device)
     model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     constraint = _NEVER_JOINS if run.tolerance is None else state_constraint(run)
     with _fastest_convolutions(device):
@@ -207,7 +220,7 @@ def _train(
     epochs: int,
     free_epochs: int,
 ) -> float:
-    """Train a network with the hook, and return the loss of the last epoch: the loop of docs/torch.md."""
+    """Train a network with the loop of docs/torch.md, and return the loss of the last epoch."""
     import torch
     from torch.nn.functional import binary_cross_entropy_with_logits
 
@@ -220,13 +233,13 @@ def _train(
         method=settings.method,
         dual_lr=settings.dual_lr,
         penalty=settings.penalty,
-        memory=settings.memory,
+        ema_decay=settings.ema_decay,
         surrogate_width=settings.surrogate_width,
         warmup_epochs=free_epochs,
         batch_shares=None if batches is None else batches.shares,
     ).to(device)
     row_weights = torch.ones(len(fair.labels), device=device)
-    if batches is not None:  # which has groups in an order of its own
+    if batches is not None:  # its groups may have another order
         order = [batches.labels.index(label) for label in fair.labels]
         row_weights = batches.loss_weights[order].to(device)
     parameters: list[dict[str, Any]] = [
@@ -247,7 +260,7 @@ def _train(
         if batches is not None:
             batches.set_epoch(epoch)
         total, n_rows = torch.zeros((), device=device), 0
-        for images, y, rows in loader:  # nothing in here waits for the device
+        for images, y, rows in loader:  # no operation in this loop waits for the device
             with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
                 scores = model(images)[:, 0]
             scores, codes = scores.float(), fair.row_codes[rows]
@@ -268,7 +281,7 @@ def _train(
 
 
 class _Batches:
-    """Augmented batches of images that lie on the device: (images, labels, rows)."""
+    """Augmented batches of images in the memory of the device: (images, labels, rows)."""
 
     def __init__(self, part: Part, settings: NetworkSettings, seed: int, device: torch.device) -> None:
         import torch
@@ -300,31 +313,31 @@ class _Batches:
         return order[: len(self) * self.batch_size].view(len(self), self.batch_size)
 
     def _augment(self, images: Tensor) -> Tensor:
-        """Mirror half of the images, and shift all of them alike."""
+        """Flip half of the images, and shift all of them by the same vector."""
         import torch
 
         mirror = torch.rand(len(images), 1, 1, 1, device=images.device, generator=self.rng) < 0.5
-        # Drawn on the host, so that no step waits for the device.
+        # The shift is drawn on the host, so that no step waits for the device.
         down, right = self.shifts.integers(-_SHIFT, _SHIFT + 1, 2).tolist()
         return torch.where(mirror, images.flip(3), images).roll((down, right), (2, 3))
 
 
 @lru_cache(maxsize=3)
 def _on_device(part: Part, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return images and labels of a part on the device; one copy serves all runs of a process."""
+    """Return images and labels of a part on the device; all runs of a process share one copy."""
     import torch
 
     return torch.from_numpy(part.X).to(device), torch.from_numpy(part.y.astype(np.int64)).to(device)
 
 
-def _standardise(folder: Path | None) -> nn.Module:
-    """Return a ResNet-18 with the backbone's weights, for images that are given as bytes."""
+def _standardize(folder: Path | None) -> nn.Module:
+    """Return a ResNet-18 with the backbone's weights that standardizes images of dtype uint8."""
     import torch
     from torch import nn
 
     from partialfair_paper.resnet import ResNet18, fresh_statistics
 
-    class Standardised(nn.Module):
+    class Standardized(nn.Module):
         mean: Tensor
         std: Tensor
 
@@ -342,11 +355,11 @@ def _standardise(folder: Path | None) -> nn.Module:
     network = ResNet18()
     network.load_backbone(torch.load(resnet18_backbone(path=folder), weights_only=True))
     fresh_statistics(network)
-    return Standardised(network)
+    return Standardized(network)
 
 
 def network_scores(model: nn.Module, part: Part) -> Floats:
-    """Return the scores of a part, by the network as it is for new images."""
+    """Return the scores of a part in evaluation mode."""
     import torch
 
     device = next(model.parameters()).device
@@ -359,7 +372,7 @@ def network_scores(model: nn.Module, part: Part) -> Floats:
 
 @contextmanager
 def _fastest_convolutions(device: torch.device) -> Iterator[None]:
-    """Let cuDNN time its algorithms, which pays where all batches have one shape."""
+    """Let cuDNN choose its fastest algorithm, which is worthwhile if all batches have the same shape."""
     import torch
 
     before, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, device.type == "cuda"

@@ -1,6 +1,6 @@
 """Trains by methods of others: fairlearn's reductions, a model without proxies, and quantile matching.
 
-None of them knows of intervals: they are for the whole range, and are evaluated on an interval of it.
+None of them has an interval: they constrain the whole range, and are evaluated on an interval.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from partialfair_paper.parts import Part, Parts
 from partialfair_paper.runs import Run
 
 TOO_LARGE = ("acs_income",)
-"""Data whose features as a dense table, or with columns left out, would not fit or take hours."""
+"""Data sets too large for these methods: a dense table does not fit, or fits take hours."""
 _GRID = 7
-"""Models of fairlearn's GridSearch."""
+"""Number of models of fairlearn's GridSearch."""
 _MAX_ITER = 1000
 
 
 class _WholeRange(Method):
-    """A method for the whole range, of one alpha."""
+    """A method for the whole range, with one alpha."""
 
     of_the_paper, sees_interval = False, False
     alphas = (1e-4,)
     grid: tuple[float, ...]
 
     def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
-        """Return the same for all, or none for data that is too large."""
+        """Return the same grid for all data sets, or nothing for one that is too large."""
         return () if dataset in TOO_LARGE else self.grid
 
 
@@ -44,30 +44,30 @@ def _reductions() -> Any:
 
 
 def with_group(part: Part, labels: tuple[Any, ...]) -> Floats:
-    """Return dense features with a column for every group but the first."""
+    """Return dense features with one column for every group except the first."""
     X = part.X.toarray() if sparse.issparse(part.X) else np.asarray(part.X)
     return np.column_stack([X, *((part.groups == label).astype(float) for label in labels[1:])])
 
 
 def _logistic(run: Run, parts: Parts) -> LogisticRegression:
-    """Return the estimator that reductions reweight, with a penalty as strong as ours."""
+    """Return the estimator that reductions reweight, with the same penalty as partialfair's models."""
     return LogisticRegression(C=1 / (run.alpha * len(parts.train.y)), max_iter=_MAX_ITER)
 
 
 class _Reduction(_WholeRange):
-    """A method of fairlearn's."""
+    """A method of fairlearn."""
 
     def missing(self) -> str | None:
-        """Return a sentence if fairlearn is not installed."""
+        """Return a message if fairlearn is not installed."""
         if find_spec("fairlearn") is None:
             return f"{self.label} needs fairlearn; run: pip install 'partialfair[comparison]'"
         return None
 
 
 class ExponentiatedGradient(_Reduction):
-    """fairlearn's ExponentiatedGradient for demographic parity; its predictors' probabilities are averaged.
+    """fairlearn's ExponentiatedGradient for demographic parity, with the mean probability of its predictors.
 
-    Its own predictions are drawn at random from few values, on which ranks are not defined.
+    Its own predictions are drawn at random from few values, for which ranks are not defined.
     """
 
     name, label = "exponentiated-gradient", "fairlearn ExponentiatedGradient"
@@ -77,12 +77,12 @@ class ExponentiatedGradient(_Reduction):
         """Fit with a bound on the difference of selection rates."""
         reductions, labels = _reductions(), tuple(np.unique(parts.train.groups))
         parity = reductions.DemographicParity(difference_bound=run.tolerance)
-        peer = reductions.ExponentiatedGradient(_logistic(run, parts), parity)
-        peer.fit(with_group(parts.train, labels), parts.train.y, sensitive_features=parts.train.groups)
+        model = reductions.ExponentiatedGradient(_logistic(run, parts), parity)
+        model.fit(with_group(parts.train, labels), parts.train.y, sensitive_features=parts.train.groups)
 
         def scores(part: Part) -> Floats:
             X = with_group(part, labels)
-            pairs = zip(peer.weights_, peer.predictors_, strict=True)
+            pairs = zip(model.weights_, model.predictors_, strict=True)
             chances = [weight * one.predict_proba(X)[:, 1] for weight, one in pairs if weight > 0]
             return np.asarray(np.sum(chances, axis=0) - 0.5)
 
@@ -93,19 +93,19 @@ class ExponentiatedGradient(_Reduction):
 def _grid_search(run: Run, parts: Parts) -> tuple[Any, ...]:
     """Return the models of a grid of multipliers."""
     reductions, labels = _reductions(), tuple(np.unique(parts.train.groups))
-    peer = reductions.GridSearch(_logistic(run, parts), reductions.DemographicParity(), grid_size=_GRID)
-    peer.fit(with_group(parts.train, labels), parts.train.y, sensitive_features=parts.train.groups)
-    return tuple(peer.predictors_)
+    search = reductions.GridSearch(_logistic(run, parts), reductions.DemographicParity(), grid_size=_GRID)
+    search.fit(with_group(parts.train, labels), parts.train.y, sensitive_features=parts.train.groups)
+    return tuple(search.predictors_)
 
 
 class GridSearch(_Reduction):
-    """fairlearn's GridSearch for demographic parity: a tolerance is the position of a model in its grid."""
+    """fairlearn's GridSearch for demographic parity; the tolerance is the index of a model in the grid."""
 
     name, label = "grid-search", "fairlearn GridSearch"
     grid = tuple(float(position) for position in range(_GRID))
 
     def fit(self, run: Run, parts: Parts) -> Fitted:
-        """Take a model of the grid."""
+        """Return one model of the grid."""
         assert run.tolerance is not None
         labels = tuple(np.unique(parts.train.groups))
         model = _grid_search(replace(run, tolerance=None), parts)[int(run.tolerance)]
@@ -113,16 +113,17 @@ class GridSearch(_Reduction):
 
 
 class WithoutProxies(_WholeRange):
-    """One model for all groups, without the share of features that tell most about the group."""
+    """One model for all groups, without the features that are most correlated with the group."""
 
     name, label, uses_group = "without-proxies", "without the group's proxies", False
     grid = (0.0, 0.1, 0.25, 0.5, 0.75)
 
     def fit(self, run: Run, parts: Parts) -> Fitted:
-        """Leave columns out by their correlation with the group, and fit without a constraint."""
+        """Drop the columns that are most correlated with the group, and fit without a constraint."""
         assert run.tolerance is not None
-        telling = _correlations(parts.train)
-        columns = np.sort(np.argsort(telling)[: telling.size - int(run.tolerance * telling.size)])
+        correlations = _correlations(parts.train)
+        n_kept = correlations.size - int(run.tolerance * correlations.size)
+        columns = np.sort(np.argsort(correlations)[:n_kept])
 
         def drop_columns(part: Part) -> Part:
             return replace(part, X=part.X[:, columns])
@@ -133,7 +134,7 @@ class WithoutProxies(_WholeRange):
 
 
 def _correlations(part: Part) -> Floats:
-    """Return of each column the largest absolute correlation with belonging to some group."""
+    """Return, for each column, the largest absolute correlation with membership of a group."""
     assert not isinstance(part.X, CategoricalCodes)
     X = sparse.csr_array(part.X)
     means = np.asarray(X.mean(axis=0)).ravel()
@@ -148,17 +149,17 @@ def _correlations(part: Part) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class QuantileMap:
-    """Move scores towards those at the same rank among all groups: ``(1 − t) s + t Σ_k share_k Q_k(F(s))``.
+    """Move scores towards those of the same rank in all groups: ``(1 − t) s + t Σ_k share_k Q_k(F(s))``.
 
-    F is the distribution of scores in the score's own group and Q_k the quantile function of group k, both on
-    the training rows; with t = 1 the groups' distributions there become one (the Wasserstein barycentre).
+    F is the distribution function of scores in the row's group and Q_k the quantile function of group k, both
+    on the training rows. With t = 1 all groups have the same distribution there (the Wasserstein barycenter).
 
     Attributes
     ----------
     scores
-        Sorted training scores of each group.
+        Sorted training scores by group.
     shares
-        Of each group among all rows.
+        Proportion of each group among all rows.
     strength
         t.
     """
@@ -169,7 +170,7 @@ class QuantileMap:
 
     @classmethod
     def of(cls, part: Part, scores: Floats, strength: float) -> QuantileMap:
-        """Learn the distributions of some rows."""
+        """Estimate the distributions on some rows."""
         labels = list(np.unique(part.groups))
         return cls(
             {label: np.sort(scores[part.groups == label]) for label in labels},
@@ -178,7 +179,7 @@ class QuantileMap:
         )
 
     def __call__(self, part: Part, scores: Floats) -> Floats:
-        """Return moved scores."""
+        """Return adjusted scores."""
         moved = scores.astype(float).copy()
         for label, known in self.scores.items():
             members = part.groups == label
@@ -192,22 +193,22 @@ class QuantileMap:
 
 
 def _levels(known: Floats) -> Floats:
-    """Return the rank in (0, 1) of each of some sorted scores."""
+    """Return the rank in (0, 1) of each sorted score."""
     return (np.arange(known.size) + 0.5) / known.size
 
 
 class QuantileMatching(_WholeRange):
-    """The unconstrained model, its scores moved to the same distribution in every group."""
+    """The unconstrained model with scores that are moved to one distribution in all groups."""
 
     name, label = "quantile-matching", "quantile matching"
     grid = (0.25, 0.5, 0.75, 1.0)
 
     def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
-        """Return how far scores are moved; it is cheap for any data."""
+        """Return t; the method is fast on data of any size."""
         return self.grid
 
     def fit(self, run: Run, parts: Parts) -> Fitted:
-        """Fit without a constraint, then learn the map on the training rows."""
+        """Fit without a constraint, then fit the map on the training rows."""
         assert run.tolerance is not None
         free = classifier(run, parts, constraint=None)
         moved: Callable[[Part, Floats], Floats] = QuantileMap.of(
@@ -222,4 +223,4 @@ OTHER_METHODS: tuple[Method, ...] = (
     WithoutProxies(),
     QuantileMatching(),
 )
-"""All of them; `METHODS` has them by name."""
+"""The methods of this module."""

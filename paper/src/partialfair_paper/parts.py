@@ -13,15 +13,9 @@ import numpy.typing as npt
 from scipy import sparse
 from sklearn.metrics import roc_auc_score
 
-from partialfair.datasets import (
-    Dataset,
-    fetch_a9a,
-    fetch_acs_income,
-    fetch_bank,
-    fetch_law_school,
-)
+from partialfair.datasets import fetch_a9a, fetch_acs_income, fetch_bank, fetch_law_school
 from partialfair.exceptions import InputError
-from partialfair.extension import CategoricalCodes, Floats, Ints
+from partialfair.extension import CategoricalCodes, Dataset, Floats, Ints
 from partialfair.metrics import (
     partial_demographic_parity_difference,
     partial_statistical_parity_difference,
@@ -31,16 +25,16 @@ from partialfair_paper.published import INTERVALS
 from partialfair_paper.runs import Run
 
 LOADERS: Mapping[str, Callable[[Path | None], Dataset]] = {
-    # The model has terms for the groups; their own columns in X would be there twice.
+    # The model has an intercept for each group, so columns of the group in X would be duplicates.
     "a9a": lambda path: fetch_a9a(path=path, drop_sensitive=True),
     "bank": lambda path: fetch_bank(path=path),
     "law_school": lambda path: fetch_law_school(path=path),
     "acs_income": lambda path: fetch_acs_income(path=path),
 }
-"""Tables by name; a new one is one line, and its grids in `partialfair_paper.published`."""
+"""Functions that load tables, by name; a new data set also needs grids in `partialfair_paper.published`."""
 
 FACES = "celeba"
-"""Images, which only networks take."""
+"""Name of the images, which only networks use."""
 
 Interval = tuple[float, float]
 
@@ -54,14 +48,14 @@ class Part:
     groups: npt.NDArray[Any]
 
     def take(self, rows: Ints) -> Part:
-        """Return some of its rows."""
+        """Return a subset of the rows."""
         X = self.X.take(rows) if isinstance(self.X, CategoricalCodes) else self.X[rows]
         return Part(X, self.y[rows], self.groups[rows])
 
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """The three parts of a split, the intervals on which gaps are measured, and where data files are."""
+    """The three parts of a split, the intervals on which gaps are measured, and the data directory."""
 
     train: Part
     validation: Part
@@ -72,9 +66,9 @@ class Parts:
 
 @lru_cache(maxsize=1)
 def _load(name: str, folder: Path | None) -> tuple[Dataset, Part]:
-    """Return a data set and all its rows, dense features standardised; the last one is kept."""
+    """Return a data set and all its rows, with dense features standardized; the last one is cached."""
     if name not in LOADERS:
-        raise InputError(f"there is no experiment on {name!r}; there are {', '.join(LOADERS)}")
+        raise InputError(f"there is no experiment on {name!r}; choose one of {', '.join(LOADERS)}")
     data = LOADERS[name](folder)
     X: Any = data.X
     if not isinstance(X, CategoricalCodes) and not sparse.issparse(X):
@@ -85,7 +79,7 @@ def _load(name: str, folder: Path | None) -> tuple[Dataset, Part]:
 
 @lru_cache(maxsize=1)
 def _faces(folder: Path | None, rows: int | None) -> Parts:
-    """Return images of faces in their official parts, whatever the seed: it is the networks' own."""
+    """Return images of faces in their official parts; seeds affect only the networks."""
     faces = load_celeba_images(path=folder, limit=rows)
     train, validation, test = (
         Part(part.images, part.y, part.sensitive_features.to_numpy())
@@ -110,7 +104,7 @@ def _split(name: str, folder: Path | None, seed: int, rows: int | None) -> Parts
 
 
 def check_data(runs: Iterable[Run], folder: Path | None) -> None:
-    """Refuse, before any work, runs on data that is not there or cannot be read."""
+    """Raise an error, before any run, if a data set is missing or cannot be read."""
     for dataset, rows in dict.fromkeys((run.dataset, run.rows) for run in runs):
         if dataset == FACES:
             _faces(folder, rows)
@@ -119,19 +113,19 @@ def check_data(runs: Iterable[Run], folder: Path | None) -> None:
 
 
 def parts_of(run: Run, folder: Path | None) -> Parts:
-    """Return the rows of a run; those of the last split are kept, since runs on it come one after another."""
+    """Return the parts of a run's data; the last splits are cached, since consecutive runs share them."""
     if run.dataset == FACES:
         return _faces(folder, run.rows)
     return _split(run.dataset, folder, run.seed, run.rows)
 
 
 def gap_name(fairness: str, interval: Interval) -> str:
-    """Return the name of a gap among the measures of an outcome."""
+    """Return the name of a gap among the metrics of an outcome."""
     return f"{fairness} {interval[0]:g}-{interval[1]:g}"
 
 
 def evaluate(part: Part, scores: Floats, parts: Parts) -> dict[str, float]:
-    """Return accuracy, AUC, and all gaps on the absolute scale, of scores that select above 0."""
+    """Return accuracy, AUC and all gaps on the absolute scale, for scores that select above 0."""
     measures = {
         "accuracy": float(((scores > 0) == (part.y == 1)).mean()),
         "auc": float(roc_auc_score(part.y, scores)),

@@ -1,4 +1,4 @@
-"""Solves by the penalty method of the paper's comparison: constraints as a term, by subgradients."""
+"""Solves penalized problems by subgradient descent, as the paper's regularization method does."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from partialfair.extension import (
 
 @dataclass(frozen=True)
 class Penalty(Solver):
-    """Subgradient descent on ``f_0(x) + weight · max_i f_i(x)``, by steps of one length.
+    """Subgradient descent with a constant step on ``f_0(x) + weight · max_i f_i(x)``.
 
-    Of constraints with κ = 0 the maximum is the largest surrogate gap, so this is the paper's regularization
-    method (inprocess_pdp_regularized_approx): its λ enters as ``weight = 2λ / (β − α)`` for pSP, whose f_i
-    are distances of shares from ranks, and as ``weight = λ / (β − α)`` for pDP, whose f_i are differences of
-    shares (both on the absolute scale). A larger κ subtracts a constant from the maximum and changes nothing.
+    For constraints with κ = 0 the maximum is the largest surrogate gap, which gives the paper's
+    regularization method (Equations 83 and 84). For pSP the f_i are distances of means from ranks and
+    ``weight = 2λ / (β − α)``; for pDP they are differences of means and ``weight = λ / (β − α)``, both on the
+    absolute scale. A larger κ subtracts a constant from the maximum and changes nothing.
 
-    The last iterate is returned, as in the paper: nothing says that it is feasible, or stationary.
+    The result is the last iterate, as in the paper; it need not be feasible or stationary.
 
     Parameters
     ----------
-    weight
-        Price of a unit of the largest f_i.
-    step
-        Length η of ``x ← x − η g`` with a subgradient g.
-    max_iter
-        Steps.
-    record_every
-        Steps between two lines of history.
+    weight : float
+        Weight of the largest f_i.
+    step : float, default=1e-3
+        η of ``x ← x − η g`` with a subgradient g.
+    max_iter : int, default=10_000
+        Number of steps.
+    record_every : int, default=100
+        Steps between two records of the history.
     """
 
     weight: float
@@ -57,17 +57,17 @@ class Penalty(Solver):
         return at.objective + self.weight * float(at.constraints.max())
 
     def subgradient(self, at: ProblemPoint) -> Floats:
-        """Return a subgradient of it: that of f_0, and of the first function that is largest."""
+        """Return a subgradient: that of f_0 plus that of the first largest function."""
         prices = np.zeros(at.problem.m)
         prices[int(np.argmax(at.constraints))] = self.weight
         return at.lagrangian_gradient(prices)
 
     def start(self, problem: Problem, free: Floats, last: Floats | None = None) -> Floats:
-        """Start at w = 0 with thresholds that suit it, as the paper does, or at the last solution."""
+        """Start at w = 0 with feasible thresholds, as the paper does, or at the last solution."""
         return problem.trivial_start if last is None else last
 
     def iterate(self, run: Run, x: Floats) -> Status:
-        """Take all steps; the result is the last point."""
+        """Take all steps and return the last point."""
         problem, run.tolerance = run.problem, np.inf
         try:
             run.record(0, x)
@@ -76,5 +76,5 @@ class Penalty(Solver):
                 if t % self.record_every == 0 or t == self.max_iter:
                     run.record(t, x)
         finally:
-            run.best = run.last  # whatever ends the steps
+            run.best = run.last  # also after an interruption
         return Status.MAX_ITER

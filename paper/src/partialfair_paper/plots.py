@@ -1,4 +1,4 @@
-"""Draws the paper's figures from the records of its experiments."""
+"""Draws the paper's figures from stored runs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from partialfair.extension import GROUP_COLOURS, require
+from partialfair.extension import GROUP_COLOURS, plot_rank_curve, require
 from partialfair.metrics import rank_curve
-from partialfair.plotting import plot_rank_curve, plot_score_densities
+from partialfair.plotting import plot_score_densities
 from partialfair_paper.figures import (
     Convergence,
     Densities,
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
 
 _MARKERS = "osD^vP*X<>hdp"
 _OTHER_COLOURS = (*GROUP_COLOURS[1:-1], "#A9E5BB", "#FFA07A", "#00CED1", "#800000", "#E040FB")
-"""One for each method of the fast protocol's frontiers but ours, which has the first, and the unconstrained
-model, which is grey: so the last, a grey as well, is none of them."""
+"""Colors of the methods in the fast protocol's frontiers, except the paper's method, which has the first
+group color, and the unconstrained model, which is gray; no other color is gray."""
 _LEAST, _ROOM = 0.1, 0.12
-"""Share of the baselines' points that may lie below the axes, and what is left free around the others."""
+"""Proportion of the baselines' points that may lie below the axes, and relative margin around the others."""
 _IN_A_ROW = 3
-"""Rank curves side by side: more of them are too small to be read on a page."""
+"""Rank curves per row: more of them are too small to read."""
 _LEGEND_INCHES = 3.2
 _NAMES = {"a9a": "a9a", "bank": "bank", "law_school": "law school", "acs_income": "ACS"}
 
 
 def figures_of(target: Target, scope: Scope, store: Store) -> dict[str, Figure]:
-    """Return the pictures of a target by name; none for tables, or where no run has been done."""
+    """Return the figures of a target by name; none for tables, or if no run is finished."""
     for kind, draw in _DRAWN.items():
         if isinstance(target, kind):
             return draw(target, scope, store)
@@ -51,9 +51,9 @@ def figures_of(target: Target, scope: Scope, store: Store) -> dict[str, Figure]:
 
 
 def _styles(methods: Sequence[Method]) -> dict[str, dict[str, Any]]:
-    """Return a colour and a marker for each method; ours is alone in its colour.
+    """Return a color and a marker for each method; no other method has the color of the paper's method.
 
-    Methods of the fast protocol's frontiers have the same ones in every figure.
+    Methods of the fast protocol's frontiers have the same style in every figure.
     """
     colours, markers = cycle(_OTHER_COLOURS), cycle(_MARKERS)
     styles: dict[str, dict[str, Any]] = {}
@@ -85,7 +85,7 @@ def _panels(
 
 
 def _frontiers(target: Frontiers, scope: Scope, store: Store) -> dict[str, Figure]:
-    """Draw accuracy against fairness: a row for each kind of fairness, a column for each data set."""
+    """Draw accuracy against fairness: one row per kind of fairness, one column per data set."""
     datasets = target.of(scope)
     if not datasets:
         return {}
@@ -106,7 +106,7 @@ def _frontiers(target: Frontiers, scope: Scope, store: Store) -> dict[str, Figur
 
 
 def _protocols(target: Frontiers, scope: Scope, store: Store) -> dict[str, Figure]:
-    """Draw, where both have been run, our engine's frontiers and dashed those of the paper's trainers."""
+    """Draw the frontiers of both protocols where both have been run: fast solid, paper dashed."""
     pairs = list(target.trainers(scope, store))
     questions = list(dict.fromkeys((one.dataset, one.fairness) for one, _, _ in pairs))
     if not questions:
@@ -127,13 +127,13 @@ def _protocols(target: Frontiers, scope: Scope, store: Store) -> dict[str, Figur
 
 
 def _draw_frontier(ax: Axes, store: Store, question: Question, method: Method, style: Any) -> None:
-    """Draw a method's points."""
+    """Draw the points of a method."""
     if points := frontier(store, question, method):
         _draw_points(ax, points, method.label, style)
 
 
 def _draw_points(ax: Axes, frontier: Sequence[Point], label: str, style: Any) -> None:
-    """Draw points with 95% intervals, joined in the order of their fairness."""
+    """Draw points with 95% intervals, joined in order of fairness."""
     points = sorted(frontier, key=lambda point: point.fairness.value)
     columns = [
         [getattr(getattr(point, axis), part) for point in points]
@@ -145,7 +145,7 @@ def _draw_points(ax: Axes, frontier: Sequence[Point], label: str, style: Any) ->
 
 
 def _zoom(ax: Axes, frontiers: Mapping[Method, Sequence[Point]]) -> None:
-    """Show all of ours and of the unconstrained model, and most of the baselines: some lie far below."""
+    """Set the axes to show all points of partialfair and the unconstrained model, and most baselines."""
     points = [point for method, some in frontiers.items() if method.of_the_paper for point in some]
     whole = [
         point
@@ -166,7 +166,7 @@ def _zoom(ax: Axes, frontiers: Mapping[Method, Sequence[Point]]) -> None:
 
 
 def _add_legend(figure: Figure, grid: Any, *, title: str | None = None) -> None:
-    """Name every line once, below all axes."""
+    """Add one legend below all axes, with each label once."""
     named: dict[str, Any] = {}
     for ax in grid.flat:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
@@ -185,7 +185,7 @@ def _add_legend(figure: Figure, grid: Any, *, title: str | None = None) -> None:
 
 
 def _rank_curves(target: RankCurves, scope: Scope, store: Store) -> dict[str, Figure]:
-    """Draw a picture for each data set: the unconstrained model, then κ from loose to strict."""
+    """Draw one figure per data set: the unconstrained model, then κ from loose to strict."""
     figures = {}
     for dataset in target.of(scope):
         pictured = list(target.find_pictured(scope, store, dataset))
@@ -209,7 +209,7 @@ def _rank_curves(target: RankCurves, scope: Scope, store: Store) -> dict[str, Fi
 
 
 def _densities(target: Densities, scope: Scope, store: Store) -> dict[str, Figure]:
-    """Draw a column for each κ, a row for each group."""
+    """Draw one column per κ and one row per group."""
     figures = {}
     for dataset in target.of(scope):
         pictured = list(target.find_pictured(scope, store, dataset))
@@ -237,7 +237,7 @@ def _said(tolerance: float | None) -> str:
 
 
 def _robustness(target: Robustness, scope: Scope, store: Store) -> dict[str, Figure]:
-    """Draw mirrored bars by interval: accuracy to the left, fairness to the right."""
+    """Draw mirrored bars by interval: accuracy on the left, fairness on the right."""
     datasets = target.of(scope)
     if not datasets:
         return {}
@@ -256,7 +256,7 @@ def _robustness(target: Robustness, scope: Scope, store: Store) -> dict[str, Fig
             ax.barh(y, -point.accuracy.value, height, color=colour, alpha=0.5)
         ax.axvline(0, color="0.2", linewidth=0.8)
         ax.set_yticks(range(len(intervals)), [f"{low:.0%} to {high:.0%}" for low, high in intervals])
-        ax.set_xticks([-1, -0.5, 0, 0.5, 1], ["1", ".5", "0", ".5", "1"])
+        ax.set_xticks([-1, -0.5, 0, 0.5, 1], ["1", "0.5", "0", "0.5", "1"])
         ax.set_xlabel("accuracy  ←   → pSP fairness")
         ax.set_title(_NAMES[dataset], fontsize=10, loc="left")
     _add_legend(figure, grid)
@@ -264,7 +264,7 @@ def _robustness(target: Robustness, scope: Scope, store: Store) -> dict[str, Fig
 
 
 def _convergence(target: Convergence, scope: Scope, store: Store) -> dict[str, Figure]:
-    """Draw objective and infeasibility, against passes over the data and against seconds."""
+    """Draw objective and infeasibility against passes over the data and against seconds."""
     figures = {}
     for dataset in target.of(scope):
         histories = {}
@@ -297,7 +297,7 @@ def _convergence(target: Convergence, scope: Scope, store: Store) -> dict[str, F
 
 
 def _networks(target: Networks, scope: Scope, store: Store) -> dict[str, Figure]:
-    """Draw accuracy against fairness on the band, a curve for each place where networks were constrained."""
+    """Draw accuracy against fairness on the interval, one curve per constraint."""
     drawn = {
         label: points
         for label, question, method in target.curves(scope)
@@ -313,7 +313,7 @@ def _networks(target: Networks, scope: Scope, store: Store) -> dict[str, Figure]
         _draw_points(ax, points, label, {"color": colour, "marker": marker, "linewidth": 1.6})
     ax.set_xlabel("pSP fairness (1 − absolute gap) on ranks 20-40%, test images")
     ax.set_ylabel("accuracy on test images")
-    ax.set_title("ResNet-18 on CelebA, by where it is constrained", fontsize=10, loc="left")
+    ax.set_title("ResNet-18 on CelebA, by constrained ranks", fontsize=10, loc="left")
     _add_legend(figure, grid)
     return {target.name: figure}
 
@@ -326,4 +326,4 @@ _DRAWN: Mapping[type[Target], Callable[[Any, Scope, Store], dict[str, Figure]]] 
     Convergence: _convergence,
     Networks: _networks,
 }
-"""By the kind of target."""
+"""Drawing functions by kind of target."""

@@ -1,13 +1,13 @@
-"""Solves by projected gradients under convex quadratic constraints, as the paper's baselines are trained.
+"""Projected gradient descent under convex quadratic constraints, which trains the paper's baselines.
 
-Every step is followed by a projection (gd_inprocess_gauc_approx), a convex quadratically constrained program
+A projection follows every step (Equations 77 to 79). It is a convex quadratically constrained program
 
     min_w  ½ ‖w − z‖²   subject to   q_i(w) = c_i + ⟨b_i, w⟩ + ½ wᵀ Q_i w ≤ 0.
 
-There are two such constraints for two groups, so it is solved in its dual. For multipliers λ ≥ 0 the best w
-solves ``(I + Σ λ_i Q_i) w = z − Σ λ_i b_i``; the dual function is concave with gradient q(w) and Hessian
-``−J (I + Σ λ_i Q_i)⁻¹ Jᵀ``, J being the Jacobian of q at w. Newton steps on it, kept at λ ≥ 0, take a handful
-of factorizations, and fewer from the multipliers of the last projection.
+For two groups there are two such constraints, so the dual is solved. For multipliers λ ≥ 0 the best w solves
+``(I + Σ λ_i Q_i) w = z − Σ λ_i b_i``. The dual function is concave with gradient q(w) and Hessian
+``−J (I + Σ λ_i Q_i)⁻¹ Jᵀ``, where J is the Jacobian of q at w. Newton steps subject to λ ≥ 0 need few
+factorizations, and fewer when they are warm-started from the multipliers of the last projection.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from partialfair.extension import (
 )
 
 _ACCURACY = 1e-9
-"""Violation and complementarity at which a projection is done; the paper's fmincon stops at 1e-6."""
+"""Violation and complementarity at which a projection ends; the paper's fmincon stops at 1e-6."""
 _NEAR_THE_END = 1e-6
-"""Residuals that are this small tell more than values of the dual do."""
+"""Below this, residuals measure progress better than values of the dual."""
 _ROUNDS, _HALVINGS = 100, 40
 _SUFFICIENT = 1e-4
-"""Share of the rise that the dual's slope promises, which a Newton step has to bring."""
+"""Fraction of the first-order increase of the dual that a Newton step must reach."""
 _SINGULAR = 1e-12
-"""Added to the dual's Hessian, relative to its trace: constraints may be parallel."""
+"""Added to the dual's Hessian, relative to its trace, because constraints may be parallel."""
 _SAME = 1e-6
-"""Relative difference between a constraint and its quadratic at a point where both are looked at."""
+"""Largest relative difference between a constraint and its quadratic at the point of the check."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +65,9 @@ class QuadraticConstraints:
 
     @classmethod
     def of(cls, problem: Problem) -> QuadraticConstraints:
-        """Read them off a problem: Hessians are differences of gradients, one pass for each parameter."""
+        """Compute the quadratics of a problem, with Hessians from differences of gradients."""
         if problem.bank.n_theta:
-            raise InputError("ProjectedGradient projects onto constraints without thresholds of their own")
+            raise InputError("ProjectedGradient supports only constraints without thresholds of their own")
         n, m = problem.n, problem.m
         origin = problem.at(np.zeros(n))
         slopes = origin.constraint_jacobian()
@@ -75,11 +75,11 @@ class QuadraticConstraints:
         for j, unit in enumerate(np.eye(n)):
             hessians[:, :, j] = problem.at(unit).constraint_jacobian() - slopes
         found = cls(origin.constraints, slopes, (hessians + hessians.transpose(0, 2, 1)) / 2)
-        # All coordinates at once: what is no quadratic shows.
+        # A point with all coordinates nonzero reveals functions that are not quadratic.
         w = np.cos(np.arange(n))
         if not np.allclose(found.values(w), problem.at(w).constraints, rtol=_SAME, atol=_SAME):
             raise InputError(
-                "ProjectedGradient needs constraints that are quadratics of the parameters, such as "
+                "ProjectedGradient needs constraints that are quadratic in the parameters, such as "
                 "QuadraticGroupAUC for a linear model"
             )
         return found
@@ -97,10 +97,10 @@ class QuadraticConstraints:
 
         Parameters
         ----------
-        z
-            The point.
-        multipliers
-            A guess, such as those of a point nearby.
+        z : ndarray of shape (n,)
+            The point to project.
+        multipliers : ndarray of shape (m,), optional
+            Initial multipliers, such as those of a point nearby.
         """
         if (self.values(z) <= 0).all():
             return z, np.zeros(self.heights.size)
@@ -109,7 +109,7 @@ class QuadraticConstraints:
             if dual.residual <= _ACCURACY:
                 break
             following = dual.advance()
-            if following is None:  # no step rises: rounding is all that is left
+            if following is None:  # no step increases the dual: only rounding is left
                 break
             dual = following
         return dual.w, dual.multipliers
@@ -117,7 +117,7 @@ class QuadraticConstraints:
 
 @dataclass(frozen=True, eq=False)
 class _Dual:
-    """The dual function of a projection at some multipliers, and the w that is best for them."""
+    """The dual function of a projection at some multipliers, with the w that minimizes the Lagrangian."""
 
     constraints: QuadraticConstraints
     z: Floats
@@ -138,17 +138,17 @@ class _Dual:
 
     @property
     def value(self) -> float:
-        """``½ ‖w − z‖² + ⟨λ, q(w)⟩``, which is to be as large as possible."""
+        """``½ ‖w − z‖² + ⟨λ, q(w)⟩``, which the dual maximizes."""
         away = self.w - self.z
         return 0.5 * float(away @ away) + float(self.multipliers @ self.values)
 
     @property
     def residual(self) -> float:
-        """What is left of violation and complementarity."""
+        """The largest violation or complementarity."""
         return float(np.maximum(self.values, np.abs(self.multipliers * self.values)).max())
 
     def advance(self) -> _Dual | None:
-        """Take a Newton step that rises, or return None."""
+        """Take a Newton step that increases the dual, or return None."""
         jacobian = self.constraints.jacobian(self.w)
         hessian = jacobian @ cho_solve(self.factor, jacobian.T)
         hessian[np.diag_indices_from(hessian)] += _SINGULAR * np.trace(hessian)
@@ -156,11 +156,11 @@ class _Dual:
         low = np.linalg.cholesky(hessian)
         towards = nnls(low.T, np.linalg.solve(low, self.values + hessian @ self.multipliers))[0]
         change = towards - self.multipliers
-        promised, length = float(self.values @ change), 1.0
+        expected, length = float(self.values @ change), 1.0
         for _ in range(_HALVINGS):
             following = _Dual.at(self.constraints, self.z, self.multipliers + length * change)
-            rises = following.value >= self.value + _SUFFICIENT * length * promised and promised > 0
-            # Near the end values differ by rounding alone; residuals still tell.
+            rises = following.value >= self.value + _SUFFICIENT * length * expected and expected > 0
+            # Near the end values differ by rounding alone, and only residuals measure progress.
             if rises or (length == 1.0 and following.residual <= 0.5 * self.residual <= _NEAR_THE_END):
                 return following
             length /= 2
@@ -173,15 +173,15 @@ class ProjectedGradient(Solver):
 
     Parameters
     ----------
-    max_iter
-        K; the paper takes 1000 on a9a and bank and 500 on law school.
-    step
-        η. The paper gives none: by default ``1 / L`` with L the largest eigenvalue of ``∇²f_0(0)``, which is
-        the largest of all for the logistic loss.
-    tol
+    max_iter : int, default=1000
+        K; the paper uses 1000 on a9a and bank and 500 on law school.
+    step : float, optional
+        η, which the paper does not give. The default is ``1 / L`` with the largest eigenvalue L of
+        ``∇²f_0(0)``, which bounds the curvature of the logistic loss.
+    tol : float, default=1e-6
         Violation up to which a point counts as feasible.
-    record_every
-        Steps between two lines of history.
+    record_every : int, default=10
+        Number of steps between two records of the history.
     """
 
     max_iter: int = 1000
@@ -205,7 +205,7 @@ class ProjectedGradient(Solver):
         return problem.trivial_start if last is None else last
 
     def iterate(self, run: Run, x: Floats) -> Status:
-        """Take all steps; the result is the best point, and all but the start are feasible."""
+        """Take all steps and return the best point; all points but the start are feasible."""
         problem, run.tolerance = run.problem, self.tol
         constraints = QuadraticConstraints.of(problem)
         step = 1 / _largest_curvature(problem) if self.step is None else self.step
@@ -220,6 +220,6 @@ class ProjectedGradient(Solver):
 
 
 def _largest_curvature(problem: Problem) -> float:
-    """Return the largest eigenvalue of ``∇²f_0(0)``, which is made of one block for each group's model."""
+    """Return the largest eigenvalue of ``∇²f_0(0)``, which has one block for each group's model."""
     hessian, _ = problem.at(np.zeros(problem.n)).objective_hessians()
     return max(float(eigvalsh(block)[-1]) for block in hessian.inner.blocks)

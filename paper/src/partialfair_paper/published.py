@@ -1,8 +1,8 @@
-"""Holds what the paper prints: its settings and numbers, each with its table, figure or section.
+"""Settings and numbers that the paper prints, each with its table, figure or section.
 
 Labels are those of "Enforcing Fair Predicted Scores on Intervals of Percentiles by Difference-of-Convex
-Constraints" (AISTATS 2026). Fairness is ``1 − gap`` with the gap on the absolute scale, as everywhere in the
-paper's tables (docs/metrics.md says why that is not its definition).
+Constraints" (AISTATS 2026). Fairness is ``1 − gap`` with the gap on the absolute scale, as in all tables of
+the paper (docs/metrics.md explains how this differs from the paper's definition).
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 DATASETS = ("a9a", "bank", "law_school")
-"""Of the figures; ACS is in Table 2 alone."""
+"""Data sets of the figures; ACS is only in Table 2."""
 
 FIRST_GROUPS: Mapping[str, str] = {"a9a": "Female", "bank": "25-60", "law_school": "White"}
-"""γ = 1 (Section G.1), which Figure 2 has on its horizontal axis."""
+"""The group γ = 1 (Section G.1), on the horizontal axis of Figure 2."""
 
 SEEDS = 5
-"""Random splits (Section 7.1)."""
+"""Number of random splits (Section 7.1)."""
 
 N_POINTS = 10
 """|Î| (Section 7.1)."""
@@ -29,7 +29,7 @@ OWN_INTERVALS: Mapping[str, tuple[float, float]] = {
     "acs_income": (0.2, 0.4),
     "celeba": (0.2, 0.4),
 }
-"""Of Figures 1 and 12 and Table 2."""
+"""Intervals of Figures 1 and 12 and Table 2."""
 
 INTERVALS: Mapping[str, tuple[tuple[float, float], ...]] = {
     "a9a": ((0.05, 0.1), (0.05, 0.3), (0.05, 0.5), (0.05, 0.7), (0.05, 0.9)),
@@ -37,14 +37,14 @@ INTERVALS: Mapping[str, tuple[tuple[float, float], ...]] = {
     "law_school": ((0.1, 1.0), (0.3, 1.0), (0.5, 1.0), (0.7, 1.0), (0.9, 1.0)),
     "celeba": ((0.2, 0.4), (0.0, 1.0)),
 }
-"""Of Figure 9 (Section G.6), and of Figure 12 (Section G.9); `OWN_INTERVALS` are among them."""
+"""Intervals of Figure 9 (Section G.6) and Figure 12 (Section G.9), `OWN_INTERVALS` included."""
 
 NETWORKS: Mapping[str, tuple[tuple[float, float], int]] = {
     "ranks 20-40%, 10 points": ((0.2, 0.4), 10),
     "all ranks, 50 points": ((0.0, 1.0), 50),
     "ranks 20-40%, 50 points": ((0.2, 0.4), 50),
 }
-"""Settings (i), (ii) and (iii) of Figure 12: where networks are constrained, and at how many points."""
+"""Settings (i), (ii) and (iii) of Figure 12: the constrained interval and the number of points."""
 
 MAX_GAPS: Mapping[str, Mapping[str, tuple[float, ...]]] = {
     "pSP": {
@@ -60,7 +60,7 @@ MAX_GAPS: Mapping[str, Mapping[str, tuple[float, ...]]] = {
         "acs_income": (0.15, 0.1, 0.06, 0.03),
     },
 }
-"""κ of its own method (Section G.2.1), by what is constrained; it gives none for ACS, so those are ours."""
+"""κ of the paper's method (Section G.2.1) by kind of fairness; the paper gives none for ACS."""
 
 BASELINE_MAX_GAPS: Mapping[str, Mapping[str, Mapping[str, tuple[float, ...]]]] = {
     "group-auc": {
@@ -100,7 +100,7 @@ BASELINE_MAX_GAPS: Mapping[str, Mapping[str, Mapping[str, tuple[float, ...]]]] =
         },
     },
 }
-"""κ of the pairwise baselines, by the fairness that the frontier shows (Section G.3.2)."""
+"""κ of the pairwise baselines, by the kind of fairness of the frontier (Section G.3.2)."""
 
 PRICES: Mapping[str, Mapping[str, tuple[float, ...]]] = {
     "pSP": {
@@ -129,7 +129,7 @@ TABLE_1: Mapping[str, tuple[int, int]] = {
     "law_school": (20_798, 12),
     "acs_income": (1_664_500, 813),
 }
-"""Instances and attributes."""
+"""Numbers of instances and attributes by data set."""
 
 
 @dataclass(frozen=True)
@@ -139,9 +139,9 @@ class Printed:
     Attributes
     ----------
     fairness, accuracy
-        As printed.
+        The printed values.
     max_gap
-        κ, where the paper gives it; None for the unconstrained model too.
+        κ, or None if the paper gives none and for the unconstrained model.
     """
 
     fairness: float
@@ -165,7 +165,7 @@ TABLE_2: Mapping[str, tuple[Printed, ...]] = {
         (0.7748, 0.7986), (0.7398, 0.7920), (0.7026, 0.7902), (0.6624, 0.7848), (0.5772, 0.7648)
     ),
 }
-"""ACS, ranks 20 to 40%; the first row of each is the unconstrained model."""
+"""ACS, ranks 20 to 40%; the first entry of each method is the unconstrained model."""
 
 TABLE_3: Mapping[str, tuple[Printed, ...]] = {
     "a9a": _rows(
@@ -186,7 +186,7 @@ TABLE_3: Mapping[str, tuple[Printed, ...]] = {
         (0.9615, 0.8881),
     ),
 }
-"""Full statistical parity, I = [0, 1]; the partial column is that of Table 4 with ten points."""
+"""Full statistical parity, I = [0, 1]; the column of partial parity is that of Table 4 with ten points."""
 
 TABLE_4: Mapping[str, Mapping[int, tuple[Printed, ...]]] = {
     "a9a": {
@@ -242,12 +242,12 @@ TABLE_4: Mapping[str, Mapping[int, tuple[Printed, ...]]] = {
         ),
     },
 }
-"""By the number of points |Î|."""
+"""By data set and number of points |Î|."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper that its experiments are to show."""
+    """A claim of the paper about its experiments."""
 
     name: str
     where: str
@@ -276,13 +276,13 @@ CLAIMS = (
     Claim(
         "rank-curves",
         "Section 7.1, Figure 2",
-        "As κ decreases, the positive rates of both groups come to increase at a similar speed within the "
+        "As κ decreases, the positive rates of both groups increase at a more similar speed within the "
         "interval.",
     ),
     Claim(
         "densities",
         "Section G.5, Figures 3 to 8",
-        "As κ decreases, the distributions of scores on the interval (pSP), or the shares of them above 0 "
+        "As κ decreases, the distributions of scores on the interval (pSP), or the proportions above 0 "
         "(pDP), become more and more similar.",
     ),
     Claim(
@@ -310,7 +310,7 @@ CLAIMS = (
     Claim(
         "networks-partial",
         "Section G.9, Figure 12",
-        "Of networks, for a fixed level of partial parity, enforcing partial constraints yields higher "
+        "For a fixed level of partial parity, enforcing partial constraints on networks yields higher "
         "accuracy than imposing full parity.",
     ),
     Claim(

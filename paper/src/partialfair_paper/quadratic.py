@@ -1,7 +1,7 @@
-"""States the paper's in-processing baselines: pairwise fairness of whole groups, quadratic surrogates.
+"""Defines the paper's in-processing baselines: pairwise fairness on whole groups with quadratic surrogates.
 
-`QuadraticPairs` has the means of ``½ (margin + x)²`` over pairs in closed form; three constraints are sums of
-them.
+`QuadraticPairs` computes means of ``½ (margin + x)²`` over pairs in closed form; three constraints are sums
+of such means.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from partialfair.constraints import Constraint
 from partialfair.exceptions import InputError
 from partialfair.extension import (
     DC,
     LEAST_GAP,
+    Constraint,
     ConstraintBlock,
     DCSystem,
     Floats,
@@ -44,21 +44,20 @@ _Cells: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class QuadraticPairs:
-    """``A(a, b) = mean of ½ (margin + s_i − t_j)²``, s from cell a and t from cell b (ellquadratic).
+    """``A(a, b) = mean of ½ (margin + s_i − t_j)²``, with s from cell a and t from cell b (Equation 72).
 
-    In moments ``A = ½ [(margin + μ_a − μ_b)² + v_a + v_b]`` with means μ and variances v of the scores of a
-    cell, so that all of them cost one pass. A cell is a group, or the members of a group with one label;
-    ``codes`` of the members are cells, and their shares add up to 1 in each. Squares of means do not add up
-    over shards.
+    With means μ and variances v of the scores of a cell, ``A = ½ [(margin + μ_a − μ_b)² + v_a + v_b]``, so
+    all of them take one pass. A cell is a group, or the members of a group with one label. ``codes`` of the
+    members are cells, and the weights of each cell sum to 1. Squares of means are not additive over shards.
 
     Parameters
     ----------
-    n_groups, n_labels
-        Number of groups and labels; cells are numbered ``group · n_labels + label``.
-    pairs
-        Which cells are compared: (a, b).
-    margin
-        By how much s should be ahead of t, in units of the scores; 1 in the paper.
+    n_groups, n_labels : int
+        Numbers of groups and labels; the number of a cell is ``group · n_labels + label``.
+    pairs : tuple of tuple of int
+        The cells (a, b) to compare.
+    margin : float, default=1.0
+        Required lead of s over t, in units of the scores; 1 in the paper.
     """
 
     n_groups: int
@@ -73,21 +72,21 @@ class QuadraticPairs:
 
     @property
     def n_atoms(self) -> int:
-        """One per pair."""
+        """Number of pairs."""
         return len(self.pairs)
 
     @property
     def n_theta(self) -> int:
-        """No thresholds."""
+        """Zero: there are no thresholds."""
         return 0
 
     @property
     def additive(self) -> bool:
-        """Means are squared."""
+        """False, because means are squared."""
         return False
 
     def values(self, scores: Floats, members: Members, theta: Floats) -> Floats:
-        """Value of every atom."""
+        """Return the values of all atoms."""
         means = self._means(scores, members)
         variances = self._sums(members.shares * (scores - _of_rows(means, members)) ** 2, members)
         first, second = self._ends
@@ -113,7 +112,7 @@ class QuadraticPairs:
     def columns(
         self, scores: Floats, members: Members, theta: Floats, curved: Sequence[Floats] = ()
     ) -> Iterator[RowColumns]:
-        """Gradients of all atoms, from one table by cell."""
+        """Yield the gradients of all atoms as one table by cell."""
         table, atoms = np.zeros((1, self.n_cells, 2, self.n_atoms)), np.arange(self.n_atoms)
         for cells, constants in zip(self._ends, self._constants(scores, members), strict=True):
             table[0, cells, 0, atoms] += constants
@@ -122,9 +121,9 @@ class QuadraticPairs:
         yield RowColumns(np.stack([shares, shares * scores], axis=1), members.codes, table)
 
     def _constants(self, scores: Floats, members: Members) -> tuple[Floats, Floats]:
-        """Return the p of each atom with which its gradient is ``ω_i (p + s_i)`` in cell a, and that of b.
+        """Return p for each atom: its gradient is ``ω_i (p + s_i)`` in cell a, and likewise in cell b.
 
-        They are ``ω_i (margin + s_i − μ_b)`` and ``ω_j (t_j − μ_a − margin)``.
+        The gradients are ``ω_i (margin + s_i − μ_b)`` and ``ω_j (t_j − μ_a − margin)``.
         """
         means = self._means(scores, members)
         first, second = self._ends
@@ -139,14 +138,14 @@ class QuadraticPairs:
         return ends[:, 0], ends[:, 1]
 
     def _sums(self, values: Floats, members: Members) -> Floats:
-        """Add up over each cell."""
+        """Sum values by cell."""
         known = members.codes >= 0
         sums = np.bincount(members.codes[known], weights=values[known], minlength=self.n_cells)
         return np.asarray(sums, dtype=np.float64)
 
 
 def _of_rows(by_cell: Floats, members: Members) -> Floats:
-    """Return what belongs to the cell of each score, 0 without a cell."""
+    """Return the value of each score's cell, 0 without a cell."""
     return np.append(by_cell, 0.0)[members.codes]
 
 
@@ -154,22 +153,22 @@ def _of_rows(by_cell: Floats, members: Members) -> Floats:
 class _Quadratic(Constraint):
     """``Σ [A(a, b) − ½ margin²] ≤ κ`` for every ordered pair of groups, over some pairs of cells.
 
-    ``A(a, b)`` is the mean of ``½ (margin + s − t)²`` over members s of cell a and t of cell b
-    (ellquadratic). A mean of convex functions of scores is convex, so these constraints are, for linear
-    scorers. The surrogate of other constraints plays no part.
+    ``A(a, b)`` is the mean of ``½ (margin + s − t)²`` over members s of cell a and t of cell b (Equation 72).
+    A mean of convex functions of scores is convex, so these constraints are convex for linear models. The
+    `surrogate` of other constraints is not used.
 
-    Margin and κ are in units of scores and of their squares. Where scores are counted in another unit,
-    ``½ (margin + s − t)² = unit² · ½ (margin/unit + s/unit − t/unit)²``: `in_units` divides the margin by the
-    unit and κ by its square. Functions are divided by ``max(κ, margin²)``: they are then the same in any
-    unit, and a solver's tolerance is relative to the limit. In a negative unit the margin is negative: it is
-    t that should be ahead.
+    The margin is in units of scores and κ in squared units. With scores in another unit,
+    ``½ (margin + s − t)² = unit² · ½ (margin/unit + s/unit − t/unit)²``, so `in_units` divides the margin by
+    the unit and κ by its square. Functions are divided by ``max(κ, margin²)``, which makes them independent
+    of the unit and a solver's tolerance relative to the limit. In a negative unit the margin is negative, and
+    t must lead.
 
     Parameters
     ----------
-    max_gap
-        κ, in units of the quadratic: the paper's go up to 15. It bounds no exact metric.
-    margin
-        By how much s should be ahead of t, in units of the scores; 1 in the paper.
+    max_gap : float, default=0.05
+        κ, in units of the quadratic; the paper uses values up to 15. It does not bound an exact metric.
+    margin : float, default=1.0
+        Required lead of s over t, in units of the scores; 1 in the paper.
     """
 
     interval: IntervalLike = field(default=(0.0, 1.0), init=False)
@@ -189,24 +188,24 @@ class _Quadratic(Constraint):
 
     @property
     def kappa(self) -> float:
-        """κ with some room inside, which is measured by the margin."""
+        """κ, or a small multiple of the squared margin if that is larger, so that interior points exist."""
         return max(self.max_gap, LEAST_GAP * self.margin**2)
 
     @property
     def _scale(self) -> float:
-        """What violations are counted in."""
+        """The unit of violations."""
         return max(self.kappa, self.margin**2)
 
     def in_units(self, unit: float) -> _Quadratic:
-        """Return the constraint with the same functions of scores in that unit."""
+        """Return the same constraint for scores in another unit."""
         return replace(self, max_gap=self.max_gap / unit**2, margin=self.margin / unit)
 
     @abstractmethod
     def cells(self, k: int, other: int) -> tuple[_Cells, ...]:
-        """Return the pairs of cells that are summed up for an ordered pair of groups."""
+        """Return the pairs of cells whose means are summed for an ordered pair of groups."""
 
     def compared(self, positive: Positive) -> tuple[npt.NDArray[np.bool_], ...]:
-        """Return positives and negatives, or everybody."""
+        """Return masks of positives and negatives, or of all rows."""
         if not self.by_label:
             return super().compared(positive)
         if positive is None:
@@ -216,7 +215,7 @@ class _Quadratic(Constraint):
     def build(
         self, groups: Groups, weights: Floats, surrogate: Surrogate, positive: Positive = None
     ) -> ConstraintBlock:
-        """One convex function per ordered pair of groups."""
+        """Return one convex function per ordered pair of groups."""
         for rows in self.compared(positive):
             refuse_empty_groups(groups, np.where(rows, weights, 0.0), self.counted)
         n_groups = len(groups.labels)
@@ -246,18 +245,18 @@ class _Quadratic(Constraint):
 
 @dataclass(frozen=True)
 class QuadraticGroupAUC(_Quadratic):
-    """Group AUC by a quadratic surrogate (inprocess_gauc_approx).
+    """Group AUC with a quadratic surrogate (Equation 71).
 
-    ``A(k, k') − ½ ≤ κ`` for every ordered pair of different groups, with ``A(k, k')`` the mean of
+    ``A(k, k') − ½ ≤ κ`` for every ordered pair of different groups, where ``A(k, k')`` is the mean of
     ``½ (1 + s − t)²`` over members s of k and t of k'. With another margin, ``½ (margin + s − t)²`` and
     ``½ margin²``.
 
     Parameters
     ----------
-    max_gap
-        κ, in units of the quadratic: the paper's go up to 10. It bounds no exact metric.
-    margin
-        By how much s should be ahead of t, in units of the scores.
+    max_gap : float, default=0.05
+        κ, in units of the quadratic; the paper uses values up to 10. It does not bound an exact metric.
+    margin : float, default=1.0
+        Required lead of s over t, in units of the scores.
     """
 
     by_label: ClassVar[bool] = False
@@ -271,18 +270,18 @@ class QuadraticGroupAUC(_Quadratic):
 
 @dataclass(frozen=True)
 class InterGroupPairwise(_Quadratic):
-    """Inter-group pairwise fairness by a quadratic surrogate (inprocess_igpf_approx).
+    """Inter-group pairwise fairness with a quadratic surrogate (Equation 74).
 
-    ``A(k⁺, k'⁻) + A(k⁻, k'⁺) − 1 ≤ κ`` for every ordered pair of different groups, with A the mean of
-    ``½ (1 + s − t)²`` and k⁺, k⁻ the positives and negatives of k. The indices of the paper's second sum are
-    swapped; this is the one that (igpf) asks for.
+    ``A(k⁺, k'⁻) + A(k⁻, k'⁺) − 1 ≤ κ`` for every ordered pair of different groups, where A is the mean of
+    ``½ (1 + s − t)²`` and k⁺, k⁻ are the positives and negatives of k. The paper's second sum has its indices
+    swapped; this is the form that follows from Equation 73.
 
     Parameters
     ----------
-    max_gap
-        κ, in units of the quadratic: the paper's go up to 15. It bounds no exact metric.
-    margin
-        The 1 in A, and twice the ½ margin² that is subtracted: see `QuadraticGroupAUC`.
+    max_gap : float, default=0.05
+        κ, in units of the quadratic; the paper uses values up to 15. It does not bound an exact metric.
+    margin : float, default=1.0
+        Replaces 1 in A; the constant becomes ``margin²``. See `QuadraticGroupAUC`.
     """
 
     called: ClassVar[str] = "inter-group pairwise fairness"
@@ -294,17 +293,17 @@ class InterGroupPairwise(_Quadratic):
 
 @dataclass(frozen=True)
 class IntraGroupPairwise(_Quadratic):
-    """Intra-group pairwise fairness by a quadratic surrogate (inprocess_itgpf_approx).
+    """Intra-group pairwise fairness with a quadratic surrogate (Equation 76).
 
-    ``A(k⁺, k⁻) + A(k'⁻, k'⁺) − 1 ≤ κ`` for every ordered pair of different groups, with A the mean of
-    ``½ (1 + s − t)²`` and k⁺, k⁻ the positives and negatives of k.
+    ``A(k⁺, k⁻) + A(k'⁻, k'⁺) − 1 ≤ κ`` for every ordered pair of different groups, where A is the mean of
+    ``½ (1 + s − t)²`` and k⁺, k⁻ are the positives and negatives of k.
 
     Parameters
     ----------
-    max_gap
-        κ, in units of the quadratic: the paper's go up to 10. It bounds no exact metric.
-    margin
-        The 1 in A, and twice the ½ margin² that is subtracted: see `QuadraticGroupAUC`.
+    max_gap : float, default=0.05
+        κ, in units of the quadratic; the paper uses values up to 10. It does not bound an exact metric.
+    margin : float, default=1.0
+        Replaces 1 in A; the constant becomes ``margin²``. See `QuadraticGroupAUC`.
     """
 
     called: ClassVar[str] = "intra-group pairwise fairness"

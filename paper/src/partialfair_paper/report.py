@@ -1,4 +1,4 @@
-"""Writes the report of a reproduction: every figure and table, and what becomes of each claim."""
+"""Writes the report of a reproduction: all figures and tables, and an evaluation of each claim."""
 
 from __future__ import annotations
 
@@ -17,46 +17,49 @@ from partialfair_paper.store import Store
 from partialfair_paper.target import Scope, Target
 from partialfair_paper.targets import TARGETS
 
-_TITLE = "Reproducing the paper: results"
+_TITLE = "Results"
 _REMARKS = (
-    "Fairness is 1 − gap on test rows. The gap is on the absolute scale, as in the paper's tables: its "
-    "definition divides by the width of the interval, its numbers do not.",
-    "Means are over random splits; ± is one standard error of our splits alone, bars in figures are 95% "
-    "intervals. The paper's numbers have errors of their own, which it does not print.",
-    "A claim of higher accuracy is said to hold where the 95% interval of the gain lies above 0 at the "
-    'fairness of every model that it is compared with. "Not worse" is less: nowhere is the accuracy lower by '
-    'more than one standard error, which does not show that it is higher. "Comparable" is a difference whose '
-    '95% interval contains 0, or that is no larger than what the paper calls similar. "Tied" is a fairness '
-    "within one standard error.",
+    "Fairness is 1 − gap on test rows. The gap is on the absolute scale, as in the paper's tables: the "
+    "paper's definition divides by the width of the interval, but its printed numbers do not.",
+    "Means are over random splits; ± is one standard error of partialfair's splits, and bars in figures are "
+    "95% intervals. The paper does not print the standard errors of its numbers.",
+    "A claim of higher accuracy holds if the 95% interval of the gain lies above 0 at the fairness of every "
+    'model in the comparison. "Not worse" is weaker: nowhere is the accuracy lower by more than one standard '
+    'error, which does not show that it is higher. "Comparable" is a difference whose 95% interval contains '
+    '0, or that is at most as large as differences that the paper calls similar. "Tied" is a fairness within '
+    "one standard error.",
 )
 _REMARKS_ON_TABLES = (
-    "Baselines all of whose models are less fair than ours, or fairer and less accurate, are named and not "
-    "compared. Methods that the paper does not have, dotted in Figure 1, are in no claim.",
-    "Models of the paper have terms for every group, so that scoring needs the group. What Figure 1 has "
-    "in addition uses it as well; its table says which method does not.",
-    "Tables read our frontier at the paper's fairness, or at its end where it does not reach so far (read "
-    "at); differences are also in standard errors of ours (in errors). Models that another one beats on the "
-    "validation rows are no part of a frontier, and the unconstrained one is part of each.",
-    "The paper's trainers stop early; in the fast protocol problems are solved, and a penalty on "
-    "coefficients is chosen on the validation rows instead. Most of the paper's λ are so high that the "
-    "regularization method, solved, has the same model for all of them.",
-    "In Figures 10 and 11 our engine's line jumps where it begins again from another start. Objectives are "
-    "compared only if the infeasibilities differ at most 10-fold.",
-    "Figure 12, of networks on faces, is not among all: it wants a GPU.",
+    "Baselines are named but not compared if all of their models have larger gaps than partialfair's, or "
+    "smaller gaps and lower accuracies. Claims do not concern methods that the paper does not include, which "
+    "are dotted in Figure 1.",
+    "The paper's models have coefficients for every group, so that scoring needs the group. Most additional "
+    "methods of Figure 1 need it as well; the table of the figure states which method does not.",
+    "Tables evaluate partialfair's frontier at the paper's fairness, or at the end of the frontier if it "
+    "does not reach that fairness (column: evaluated at). The column difference / SE divides by the "
+    "standard error over splits. A model is on the frontier if no other model has both a smaller gap and a "
+    "higher accuracy on the validation rows; unconstrained models are included.",
+    "The paper's algorithms stop early. The fast protocol solves each problem to convergence and instead "
+    "chooses a penalty on coefficients on the validation rows. Most of the paper's λ are so large that the "
+    "converged regularization method has the same model for all of them.",
+    "In Figures 10 and 11 the line of our engine jumps when the solver starts again from another point. "
+    "Objectives are compared only if the infeasibilities differ by a factor of at most 10.",
+    "The target all excludes Figure 12, networks on faces, because it needs a GPU.",
 )
 _REMARKS_ON = {
-    "bank": "bank is compared by changes against the unconstrained model: the paper's encoding of it is not "
-    "known, and with ours that model is less accurate by 0.002. By so much accuracies of ours are raised in "
-    "tables next to the paper's, but for that of the unconstrained model itself.",
-    "acs_income": "ACS here has 92% of the paper's rows, and the two unconstrained models already differ by "
-    "0.016 in accuracy: what is compared there is not the same model. Our intra-group models are less fair "
-    "than the unconstrained one and no more accurate, so that it is what their rows in Table 2 show.",
-    "celeba": "Of CelebA's 202,599 images those are taken that are at hand (how many, the table says), in "
-    "the official parts: here splits are networks that begin with other random numbers. κ, learning rate, "
-    "epochs and batches were chosen on the validation part; the paper names none. Curves are compared seed "
-    "by seed, between networks that the validation part prefers, at levels of fairness that both reach.",
+    "bank": "On bank, changes from the unconstrained model are compared: the paper's encoding is not known, "
+    "and with the encoding used here the unconstrained model is less accurate by 0.002. Tables add this "
+    "difference to the accuracies of constrained models.",
+    "acs_income": "ACS here has 92% of the paper's rows, and the accuracies of the two unconstrained models "
+    "differ by 0.016, so the models are not directly comparable. The intra-group models trained here have "
+    "larger gaps than the unconstrained model and no higher accuracy, so their rows in Table 2 show the "
+    "unconstrained model.",
+    "celeba": "Of CelebA's 202,599 images, the available ones are used (the table states how many), in the "
+    "official parts; splits are networks with different random seeds. κ, learning rate, epochs and batches "
+    "were chosen on the validation part, because the paper gives none. Curves are compared seed by seed, "
+    "between networks on the validation frontier, at levels of fairness that both reach.",
 }
-"""What there is to know of one data set."""
+"""Remarks on one data set each."""
 _CSS = """
 figure { margin: 1rem 0; }
 img { max-width: 100%; height: auto; background: #fff; }
@@ -66,7 +69,7 @@ img { max-width: 100%; height: auto; background: #fff; }
 """
 _ELSEWHERE = "Claims on other data sets, not evaluated here:"
 _STYLES = {Answer.HOLDS: "holds", Answer.FAILS: "fails"}
-"""CSS classes; every other answer is "open"."""
+"""CSS classes; the class of every other answer is "open"."""
 
 
 def reproduction_page(
@@ -74,22 +77,22 @@ def reproduction_page(
     scope: Scope,
     store: Store,
     verdicts: Sequence[Verdict],
-    pictures: Mapping[str, Mapping[str, bytes]],
+    figures: Mapping[str, Mapping[str, bytes]],
 ) -> str:
-    """Return the page as text, one file that needs no network.
+    """Return the report as HTML, one file that opens offline.
 
     Parameters
     ----------
-    targets
-        In the order in which they are shown.
-    scope
-        How much of each was done.
-    store
+    targets : sequence of Target
+        Figures and tables, in the order of the report.
+    scope : Scope
+        Data sets, number of splits and protocol.
+    store : Store
         The runs.
-    verdicts
-        On the paper's claims.
-    pictures
-        PNG files of each target, by their names.
+    verdicts : sequence of Verdict
+        Evaluations of the paper's claims.
+    figures : mapping
+        PNG files of each target, by name.
     """
     parts = [
         f"<h1>{_TITLE}</h1>",
@@ -97,7 +100,7 @@ def reproduction_page(
         *(f"<p><strong>{escape(text)}</strong></p>" for text in _describe_trainers(scope, store)),
         Section("How to read it", items=_remarks(scope), is_open=True).html(),
         _claims(verdicts),
-        *(_target(target, scope, store, pictures.get(target.name, {})) for target in targets),
+        *(_target(target, scope, store, figures.get(target.name, {})) for target in targets),
     ]
     style = page_style() + _CSS
     body = "\n".join(parts)
@@ -114,9 +117,9 @@ def reproduction_text(
     scope: Scope,
     store: Store,
     verdicts: Sequence[Verdict],
-    pictures: Mapping[str, Iterable[str]],
+    figures: Mapping[str, Iterable[str]],
 ) -> str:
-    """Return the same as Markdown, whose pictures are files beside it; parameters as above."""
+    """Return the report as Markdown, with links to PNG files; parameters are those of `reproduction_page`."""
     lines = [f"# {_TITLE}", _describe_progress(scope, store)]
     lines += [f"**{text}**" for text in _describe_trainers(scope, store)]
     lines += ["## How to read it", _bullets(_remarks(scope))]
@@ -134,17 +137,17 @@ def reproduction_text(
         lines += [_ELSEWHERE, _bullets(f"{claim.sentence} ({claim.where})" for claim in elsewhere)]
     for target in targets:
         lines.append(f"## {target.name}: {target.title}")
-        names = list(pictures.get(target.name, ()))
+        names = list(figures.get(target.name, ()))
         lines += [f"![{target.title}]({name}.png)" for name in names]
         rows = target.rows(scope, store)
         if not rows:
-            lines.append("No run of it has been done.")
+            lines.append("Not run yet.")
             continue
         table = "\n".join(
             f"| {' | '.join(map(str, cells))} |"
             for cells in (rows[0], ["---"] * len(rows[0]), *map(_cells, rows))
         )
-        lines.append(f"<details><summary>in numbers</summary>\n\n{table}\n\n</details>" if names else table)
+        lines.append(f"<details><summary>Numbers</summary>\n\n{table}\n\n</details>" if names else table)
     return "\n\n".join(line for line in lines if line) + "\n"
 
 
@@ -157,13 +160,13 @@ def _bullets(items: Iterable[str]) -> str:
 
 
 def _describe_progress(scope: Scope, store: Store) -> str:
-    """Return how much has been done, as a sentence."""
+    """Return the number of runs and their time, as a sentence."""
     runs = [(run, outcome) for run, outcome in store.all() if run.rows == scope.rows]
     failed = sum(outcome.failed for _, outcome in runs)
     splits = "1 split" if scope.seeds == 1 else f"{scope.seeds} splits"
-    fewer = "" if scope.rows is None else f", {scope.rows:,} training rows only"
+    fewer = "" if scope.rows is None else f", {scope.rows:,} training rows"
     both = " of both protocols" if len({run.protocol for run, _ in runs}) > 1 else ""
-    failures = f", {failed:,} of them failed and do not count" if failed else ""
+    failures = f", {failed:,} of which failed and are excluded" if failed else ""
     minutes = sum(outcome.seconds for _, outcome in runs) / 60
     sentence = (
         f"partialfair {version('partialfair')}, protocol {scope.protocol}, {splits}{fewer}: "
@@ -171,11 +174,11 @@ def _describe_progress(scope: Scope, store: Store) -> str:
     )
     if scope.rows is None and scope.seeds > 1:
         return sentence
-    return f"{sentence} A quick look: its verdicts are mostly chance."
+    return f"{sentence} This is a quick look: its verdicts are mostly chance."
 
 
 def _describe_trainers(scope: Scope, store: Store) -> list[str]:
-    """Return on which data sets the paper's own trainers were run in full, as one sentence or none."""
+    """Return a sentence on the data sets on which the paper's own algorithms were run in full, or nothing."""
     wanted = [dataset for dataset in scope.datasets if dataset in LOADERS]
     if not wanted:
         return []
@@ -188,14 +191,14 @@ def _describe_trainers(scope: Scope, store: Store) -> list[str]:
 
 
 def write_trainers(trained: Mapping[str, Mapping[str, Sequence[str]]]) -> str:
-    """Return the sentence on the paper's trainers that were run in full, by data set and fairness."""
+    """Return the sentence on the paper's algorithms that were run in full, by data set and fairness."""
     which = "; ".join(
         f"{dataset} ({'; '.join(f'{fairness}: ' + ', '.join(labels) for fairness, labels in found.items())})"
         for dataset, found in trained.items()
     )
     return (
-        f"The paper's own trainers were run in full on {f'{which} only' if which else 'no data set'}. Every "
-        "other frontier is of the paper's problem, solved by our engine: what follows from it concerns the "
+        f"The paper's own algorithms were run in full {f'only on {which}' if which else 'on no data set'}. "
+        "Every other frontier solves the paper's problem with partialfair's solvers: its results concern the "
         "problem, not the paper's algorithm."
     )
 
@@ -207,13 +210,13 @@ def _remarks(scope: Scope) -> list[str]:
 
 
 def _by_scope(verdicts: Sequence[Verdict]) -> tuple[list[Verdict], list[Claim]]:
-    """Return verdicts on claims that something is said of here, and the other claims."""
+    """Return verdicts on claims that are evaluated here, and the other claims."""
     here = [verdict for verdict in verdicts if verdict.findings]
     return here, [verdict.claim for verdict in verdicts if not verdict.findings]
 
 
 def _claims(verdicts: Sequence[Verdict]) -> str:
-    """Return what becomes of each claim, data set by data set."""
+    """Return the evaluation of each claim, by data set."""
     lines = ["<section>\n<h2>The paper's claims</h2>"]
     here, elsewhere = _by_scope(verdicts)
     for verdict in here:
@@ -231,22 +234,22 @@ def _claims(verdicts: Sequence[Verdict]) -> str:
     return "\n".join([*lines, "</section>"])
 
 
-def _target(target: Target, scope: Scope, store: Store, pictures: Mapping[str, bytes]) -> str:
+def _target(target: Target, scope: Scope, store: Store, figures: Mapping[str, bytes]) -> str:
     """Return a figure or table with its numbers."""
     rows = target.rows(scope, store)
     lines = [f'<section>\n<h2 id="{target.name}">{target.name}: {escape(target.title)}</h2>']
-    for name, picture in pictures.items():
-        source = f"data:image/png;base64,{b64encode(picture).decode()}"
+    for name, figure in figures.items():
+        source = f"data:image/png;base64,{b64encode(figure).decode()}"
         shown = escape(f"{target.title} ({name})")
         lines.append(f'<figure><img alt="{shown}" src="{source}"></figure>')
     if rows:
         table = Section(
-            f"{target.name} in numbers",
+            f"Numbers of {target.name}",
             [[str(value) for value in row.values()] for row in rows],
             list(rows[0]),
-            is_open=not pictures,
+            is_open=not figures,
         )
         lines.append(table.html())
     else:
-        lines.append("<p>No run of it has been done.</p>")
+        lines.append("<p>Not run yet.</p>")
     return "\n".join([*lines, "</section>"])

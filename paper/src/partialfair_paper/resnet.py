@@ -1,4 +1,4 @@
-"""Builds a ResNet-18 in plain torch, with the names of torchvision's, whose weights it loads."""
+"""A ResNet-18 in plain torch with the parameter names of torchvision, whose weights it loads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WIDTHS = (64, 128, 256, 512)
 
 
 class _Block(nn.Module):
-    """Two 3 × 3 convolutions beside the identity, or beside a 1 × 1 convolution where the size changes."""
+    """Two 3 × 3 convolutions with a shortcut, which is a 1 × 1 convolution where the shape changes."""
 
     def __init__(self, n_in: int, n_out: int, stride: int) -> None:
         super().__init__()
@@ -36,8 +36,8 @@ class ResNet18(nn.Module):
 
     Parameters
     ----------
-    n_outputs
-        Of the last layer, ``fc``; one is a score.
+    n_outputs : int, default=1
+        Number of outputs of the last layer, ``fc``; a single output is a score.
     """
 
     def __init__(self, n_outputs: int = 1) -> None:
@@ -52,7 +52,7 @@ class ResNet18(nn.Module):
         self.fc = nn.Linear(_WIDTHS[-1], n_outputs)
 
     def features(self, x: Tensor) -> Tensor:
-        """Return what the last layer sees: (n, 512)."""
+        """Return the input of the last layer, (n, 512)."""
         x = self.maxpool(torch.relu(self.bn1(self.conv1(x))))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         return x.mean(dim=(2, 3))
@@ -63,17 +63,17 @@ class ResNet18(nn.Module):
         return outputs
 
     def load_backbone(self, state: Mapping[str, Tensor]) -> None:
-        """Load weights of all layers but the last; others than those are refused."""
+        """Load the weights of all layers except the last; raise ValueError if names do not match."""
         own = {name for name in self.state_dict() if not name.startswith("fc.")}
         given = {name: value for name, value in state.items() if not name.startswith("fc.")}
         if set(given) != own:
             odd = sorted(set(given) ^ own)[0]
-            raise ValueError(f"these are not the weights of a ResNet-18: {odd} is only on one side")
+            raise ValueError(f"these are not the weights of a ResNet-18: {odd} is missing or unexpected")
         self.load_state_dict(given, strict=False)
 
 
 def fresh_statistics(model: nn.Module) -> None:
-    """Forget what batch norms know of their inputs; passes in training mode then estimate it anew."""
+    """Reset the statistics of batch norms; passes in training mode then estimate them again."""
     for module in model.modules():
         if isinstance(module, nn.BatchNorm2d):
             module.reset_running_stats()

@@ -1,4 +1,4 @@
-"""Defines a run of an experiment: what is to be done, under a key made of just that, and its outcome."""
+"""Defines a run of an experiment: its settings, with a key made of them, and its outcome."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 FORMAT = 1
-"""Of the files of a run; another number means that they are read in another way."""
+"""Version of the file format of runs."""
 _KEY_DIGITS = 16
 _LARGEST_WHOLE = 1 << 53
 
@@ -21,23 +21,23 @@ class Run:
     Attributes
     ----------
     dataset, seed
-        The data, and which of its random splits.
+        Name of the data set, and number of the random split.
     method
         A key of `partialfair_paper.methods.METHODS`.
     tolerance
-        κ, or whatever of the method trades accuracy for fairness; None if it has no such thing.
+        κ, or another parameter that trades accuracy for fairness; None if the method has none.
     fairness
-        What is constrained, ``"pSP"`` or ``"pDP"``; None for methods that constrain neither.
+        The constrained quantity, ``"pSP"`` or ``"pDP"``; None for methods that constrain neither.
     interval
-        Ranks on which it is constrained, counted from the top; None as above.
+        Constrained ranks, counted from the top; None for methods without an interval.
     n_points
-        |Î|; None as above.
+        |Î|; None for methods without an interval.
     alpha
-        Of the penalty on coefficients.
+        Penalty on coefficients.
     protocol
         ``"fast"`` or ``"paper"``.
     rows
-        Training rows that are kept, drawn at random; None for all.
+        Number of training rows, drawn at random; None for all.
     """
 
     dataset: str
@@ -53,12 +53,12 @@ class Run:
 
     @property
     def key(self) -> str:
-        """Name of its directory: a digest of everything above."""
+        """Name of the run's directory: a digest of the settings."""
         text = json.dumps({"format": FORMAT, **asdict(self)}, sort_keys=True, separators=(",", ":"))
         return sha256(text.encode()).hexdigest()[:_KEY_DIGITS]
 
     def __str__(self) -> str:
-        """Say it in a few words."""
+        """Return a short description."""
         words = [self.dataset, f"split {self.seed}", self.method]
         if self.fairness is not None and self.interval is not None:
             words.append(f"{self.fairness} on {self.interval[0]:.0%} to {self.interval[1]:.0%}")
@@ -69,22 +69,22 @@ class Run:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a run; one that failed has an error and nothing else.
+    """The outcome of a run; a failed run has only an error.
 
     Attributes
     ----------
     error
-        One line if it failed.
+        One line if the run failed.
     seconds
-        What it took.
+        Run time.
     fit
-        What the solver says: status, objective, violation and whatever else the method tells.
+        Details of the fit: status, objective, violation and others that depend on the method.
     validation, test
-        Measures by name on those rows: accuracy, AUC, and gaps on the absolute scale.
+        Metrics by name on those rows: accuracy, AUC, and gaps on the absolute scale.
     history
-        Columns of numbers by name, for methods whose way is of interest.
+        Columns of numbers by name, for methods whose convergence is shown.
     environment
-        Versions.
+        Versions of packages.
     """
 
     error: str | None = None
@@ -97,17 +97,17 @@ class Outcome:
 
     @property
     def failed(self) -> bool:
-        """Whether there is no result."""
+        """Whether the run failed."""
         return self.error is not None
 
     def without_timings(self) -> Outcome:
-        """Return what is the same each time the run is done."""
+        """Return the outcome without run times, which differ between repetitions."""
         history = {name: column for name, column in self.history.items() if name != "seconds"}
         return replace(self, seconds=0.0, history=history)
 
 
 def read_run(content: Mapping[str, Any]) -> Run:
-    """Return the run of a file's content; LookupError, TypeError or ValueError if it is none."""
+    """Return the run in a file's content; raise LookupError, TypeError or ValueError if it is invalid."""
     fields = {name: value for name, value in content.items() if name != "format"}
     if content["format"] != FORMAT:
         raise ValueError(f"its format is {content['format']}, not {FORMAT}")
@@ -123,13 +123,13 @@ def read_run(content: Mapping[str, Any]) -> Run:
 
 
 def read_outcome(content: Mapping[str, Any]) -> Outcome:
-    """Return the outcome of a file's content; TypeError or ValueError if it is none."""
+    """Return the outcome in a file's content; raise TypeError or ValueError if it is invalid."""
     outcome = Outcome(**content)
     for name in ("fit", "validation", "test", "history", "environment"):
         if not isinstance(getattr(outcome, name), Mapping):
-            raise ValueError(f"its {name} is no object")
+            raise ValueError(f"its {name} is not an object")
     if not (outcome.error is None or isinstance(outcome.error, str)) or not _is_number(outcome.seconds):
-        raise ValueError("its error is not text, or its seconds are not a number")
+        raise ValueError("its error is not text, or its run time is not a number")
     for measures in (outcome.validation, outcome.test):
         if not all(map(_is_number, measures.values())):
             raise ValueError("its measures are not numbers")
@@ -139,5 +139,5 @@ def read_outcome(content: Mapping[str, Any]) -> Outcome:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether a value is a float, or an integer that one can hold; unknown measures are NaN."""
+    """Whether a value is a float, or an integer that a float represents; unknown metrics are NaN."""
     return isinstance(value, float) or (type(value) is int and abs(value) <= _LARGEST_WHOLE)

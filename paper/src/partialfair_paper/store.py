@@ -1,13 +1,13 @@
-"""Stores runs on disk: a directory for each, written atomically, and found again by its key.
+"""Stores runs on disk: each has a directory that is named by its key and written atomically.
 
     results/
       store.json                      format and version
-      runs/1f0a…/run.json             what was done
-                 outcome.json         what came of it, also if it failed
-                 scores.npz           scores of the test rows, where a picture needs them
+      runs/1f0a…/run.json             settings
+                 outcome.json         outcome, also of a failed run
+                 scores.npz           scores of the test rows, if a figure needs them
 
-A directory appears with all its files by one rename, so a process that is killed leaves finished runs and
-nothing else. Runs that failed are kept and shown; the next sweep tries them again.
+One rename creates a directory with all its files, so a killed process leaves only finished runs. Failed runs
+are kept and shown; the next sweep repeats them.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Store:
 
     Parameters
     ----------
-    directory
-        Made by the first run that is saved.
-    version
-        Of the package. Runs of another version are not mixed with its own.
+    directory : pathlib.Path
+        Created when the first run is saved.
+    version : str
+        Version of the package. A directory with runs of another version raises `InputError`.
     """
 
     def __init__(self, directory: Path, version: str) -> None:
@@ -50,15 +50,17 @@ class Store:
         self._check_mark()
 
     def _check_mark(self) -> None:
-        """Refuse a directory that is not a store, or one of another version."""
+        """Raise InputError for a directory that is not a store, or one of another version."""
         if not self.directory.exists():
             return
         if not self.directory.is_dir():
-            raise InputError(f"{self.directory} is a file, and results need a directory")
+            raise InputError(f"{self.directory} is a file, but --out must be a directory")
         mark = self.directory / _MARK
         if not mark.exists():
             if any(self.directory.iterdir()):
-                raise InputError(f"{self.directory} holds other files and no results: give --out another")
+                raise InputError(
+                    f"{self.directory} holds other files and no results: give --out another directory"
+                )
             return
         try:
             content = _read(mark)
@@ -75,7 +77,7 @@ class Store:
             )
 
     def of(self, run: Run) -> Outcome | None:
-        """Return what came of a run, or None if it was not done; what is done is read once."""
+        """Return the outcome of a run, or None if it has not been run; outcomes are cached."""
         if (known := self._known.get(run.key)) is not None:
             return known
         path = self._home(run)
@@ -85,25 +87,25 @@ class Store:
         return outcome
 
     def scores(self, run: Run) -> dict[str, npt.NDArray[Any]]:
-        """Return arrays that were kept of a run."""
+        """Return the stored arrays of a run."""
         path = self._home(run) / _SCORES
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
                 return {name: held[name] for name in held.files}
         except FileNotFoundError:
-            raise _refuse_damaged(path.parent / _SCORES, "there is no such file") from None
+            raise _refuse_damaged(path.parent / _SCORES, "the file is missing") from None
         except (OSError, ValueError, EOFError, BadZipFile):
             raise _refuse_damaged(path, "it holds no arrays") from None
 
     def prepare(self) -> None:
-        """Make the directory, if need be: once, before several processes save runs in it."""
+        """Create the directory if needed, before several processes save runs in it."""
         if not (self.directory / _MARK).exists():
             mark = {"format": FORMAT, "version": self.version}
             write_files({self.directory / _MARK: _text(mark)})
         (self.directory / "runs").mkdir(exist_ok=True)
 
     def save(self, run: Run, outcome: Outcome, scores: Mapping[str, npt.NDArray[Any]] | None = None) -> None:
-        """Write a run, whole or not at all; a failure that was there before is replaced."""
+        """Write a run atomically; it replaces an earlier failure."""
         self.prepare()
         home = self._home(run)
         files = {home / _RUN: _text({"format": FORMAT, **asdict(run)})}
@@ -116,21 +118,23 @@ class Store:
         write_files(files)
 
     def all(self) -> Iterator[tuple[Run, Outcome]]:
-        """Yield every run, in the order of their keys."""
+        """Yield all runs, ordered by key."""
         runs = self.directory / "runs"
         for home in sorted(runs.iterdir()) if runs.is_dir() else []:
             if home.name.startswith("."):
-                continue  # what a process that was killed had not finished
+                continue  # left by a process that was killed
             try:
                 run = read_run(_read(home / _RUN))
             except (LookupError, TypeError, ValueError) as error:
                 raise _refuse_damaged(home / _RUN, error) from None
             if run.key != home.name:
-                raise InputError(f"{home / _RUN} is not the run of its directory: it was changed, or moved")
+                raise InputError(
+                    f"{home / _RUN} is not the run of its directory: it was changed or moved; remove {home}"
+                )
             yield run, _outcome(home)
 
     def left(self, runs: Iterable[Run]) -> list[Run]:
-        """Return those that are still to be done, each once: not done, or failed."""
+        """Return the runs that are missing or failed, each once."""
         unfinished = []
         for run in dict.fromkeys(runs):
             outcome = self.of(run)
@@ -139,7 +143,7 @@ class Store:
         return unfinished
 
     def to_frame(self) -> pd.DataFrame:
-        """Return all runs as a table: settings, then measures with the rows they are of."""
+        """Return all runs as a table: settings, then metrics with the part of the data in their names."""
         import pandas as pd
 
         lines = []
@@ -168,11 +172,11 @@ def _outcome(home: Path) -> Outcome:
 def _read(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        json.dumps(content, ensure_ascii=False).encode()  # escapes can stand for half a character
+        json.dumps(content, ensure_ascii=False).encode()  # fails on escapes of lone surrogates
     except (OSError, ValueError, RecursionError) as error:
         raise _refuse_damaged(path, error) from None
     if not isinstance(content, dict):
-        raise _refuse_damaged(path, "it holds no object")
+        raise _refuse_damaged(path, "it does not hold an object")
     return content
 
 

@@ -1,7 +1,7 @@
-"""Does the runs of a sweep, some at a time, so that no finished run is ever lost or done twice.
+"""Executes the runs of a sweep, several in parallel, so that no finished run is lost or repeated.
 
-Every run is saved by the process that did it, before the next begins. A process that is killed loses the run
-it was at; the next sweep finds what is left. Runs that fail are saved as failures.
+The process that executes a run saves it before it begins the next one. A process that is killed loses only
+its current run, and the next sweep finds the runs that are left. Runs that fail are saved as failures.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ from partialfair_paper.store import Store
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 _NO_COMPLAINT = "ignore:resource_tracker:UserWarning"
-"""A process that ends at once, as on Ctrl-C, leaves semaphores of its pool: removed, but with a warning."""
+"""Warning filter: a process that ends at once, for example on Ctrl-C, leaves semaphores of its pool, which
+are removed with a warning."""
 _LOOKS_A_SECOND = 2
 _SEED_WITH_SCORES = 0
-"""The split whose test scores are kept, for pictures of curves and densities."""
+"""The split whose test scores are kept, for figures of rank curves and densities."""
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A run that has just been saved, and how many are done of how many."""
+    """A run that has just been saved, with the progress of the sweep."""
 
     run: Run
     error: str | None
@@ -49,9 +50,9 @@ Say: TypeAlias = Callable[[Finished], None]
 
 
 def do(run: Run, store: Store, folder: Path | None) -> tuple[str | None, float]:
-    """Do a run and save it, whatever comes of it; return its error, if any, and its seconds.
+    """Execute a run, save it, and return its error, if any, and its seconds.
 
-    Data that cannot be read is no failure of the run: every other would have it, so it is raised.
+    Unreadable data is not saved as a failure: it would affect every run, so the error is raised.
     """
     parts, method = parts_of(run, folder), METHODS[run.method]
     start, scores = time.perf_counter(), None
@@ -80,20 +81,20 @@ def do(run: Run, store: Store, folder: Path | None) -> tuple[str | None, float]:
 def sweep(
     runs: Iterable[Run], store: Store, *, folder: Path | None = None, jobs: int = 1, say: Say | None = None
 ) -> int:
-    """Do what is left of some runs; return how many failed.
+    """Execute the runs that are left; return how many failed.
 
     Parameters
     ----------
-    runs
-        In the order in which they are begun.
-    store
-        Where they are kept.
-    folder
-        Where data files are; None as in `partialfair.datasets`.
-    jobs
-        Processes at a time, each with its share of the cores.
-    say
-        Told of every run that ends.
+    runs : iterable of Run
+        Runs in the order of execution.
+    store : Store
+        Where runs are saved.
+    folder : pathlib.Path, optional
+        Directory of data files; by default as in `partialfair.datasets`.
+    jobs : int, default=1
+        Number of processes, which divide the cores.
+    say : callable, optional
+        Called with a `Finished` after each run.
     """
     left = store.left(runs)
     if left:
@@ -122,7 +123,7 @@ def _end(
     os.environ.update(settings)  # read by processes that start from here
     pool = ProcessPoolExecutor(jobs, get_context("spawn"), _end_with, (os.getpid(),))
     try:
-        # A few ahead of the workers, so that an interruption leaves no long queue behind.
+        # Only a few runs are submitted ahead, so that an interruption leaves no long queue.
         waiting: dict[Future[tuple[str | None, float]], Run] = {}
         queue = iter(left)
         for run in queue:
@@ -143,14 +144,14 @@ def _end(
 def _some(
     waiting: dict[Future[tuple[str | None, float]], Run],
 ) -> Iterator[tuple[Run, str | None, float]]:
-    """Wait for at least one run to end, and yield those that have."""
+    """Wait for at least one run to end, and yield those that have ended."""
     for future in wait(waiting, return_when=FIRST_COMPLETED).done:
         run = waiting.pop(future)
         yield (run, *future.result())
 
 
 def _end_with(parent: int) -> None:
-    """End this process when the one that started it is gone, also if that was killed."""
+    """End this process when its parent has ended, also if the parent was killed."""
 
     def watch() -> None:
         while os.getppid() == parent:

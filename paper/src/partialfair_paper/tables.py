@@ -20,7 +20,7 @@ from partialfair_paper.store import Store
 from partialfair_paper.target import Row, Scope, Target, write_mean
 
 _SAME_FAIRNESS = 5e-5
-"""Less than the paper's last digit."""
+"""Half a unit of the paper's last digit."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class DataTable(Target):
         return []
 
     def rows(self, scope: Scope, store: Store) -> list[Row]:
-        """Return the paper's rows and columns beside ours."""
+        """Return the paper's numbers of rows and columns next to those of the data files."""
         rows = []
         for dataset in self.of(scope):
             data = LOADERS[dataset](scope.folder)
@@ -56,12 +56,12 @@ class DataTable(Target):
 
 @dataclass(frozen=True)
 class PrintedRows(Target):
-    """A table of fairness and accuracy, the paper's beside ours at the same fairness.
+    """A table of fairness and accuracy: the paper's values next to partialfair's at the same fairness.
 
     Attributes
     ----------
     columns
-        Methods and numbers of points, with what the paper prints for them by data set.
+        Methods and numbers of points, with the values that the paper prints, by data set.
     """
 
     name: str
@@ -72,14 +72,15 @@ class PrintedRows(Target):
     def tolerances(self, question: Question, method: Method) -> tuple[float | None, ...]:
         """Return the grid of a column.
 
-        Models of the same κ are not of the same fairness, so frontiers are read between them, and straight
-        lines between the paper's κ lie below: our engine solves also for those in the middle.
+        Models with the same κ do not have the same fairness, so frontiers are interpolated. Interpolation
+        between the paper's κ underestimates the accuracy, so the fast protocol also solves for the values
+        between them.
         """
         own = method.tolerances(question.dataset, question.fairness)
         return halve_grid(own) if method.protocol == "fast" else own
 
     def runs(self, scope: Scope) -> list[Run]:
-        """Return the methods of the columns, and the unconstrained model."""
+        """Return the runs of the columns and of the unconstrained model."""
         runs = []
         for dataset in self.of(scope):
             for name, n_points, _ in self.columns:
@@ -89,7 +90,7 @@ class PrintedRows(Target):
         return runs
 
     def rows(self, scope: Scope, store: Store) -> list[Row]:
-        """Return our accuracy at the fairness of each of the paper's rows; of bank changes are compared."""
+        """Return partialfair's accuracy at the fairness of the paper's rows; bank compares changes."""
         rows = []
         for dataset in self.of(scope):
             for name, n_points, printed in self.columns:
@@ -100,7 +101,7 @@ class PrintedRows(Target):
                 if not free or not lines:
                     continue
                 first, *others = printed[dataset]
-                # The paper's encoding of bank is not known: there only changes can be compared.
+                # The paper's encoding of bank is not known, so only changes can be compared.
                 offset = first.accuracy - free[0].accuracy.value if dataset == "bank" else 0.0
                 ours = {"dataset": dataset, "method": method.label, "points": n_points}
                 rows.append(
@@ -109,10 +110,10 @@ class PrintedRows(Target):
                         "κ": "none",
                         "fairness": f"{first.fairness:.4f}",
                         "paper": f"{first.accuracy:.4f}",
-                        "ours": write_mean(free[0].accuracy),
+                        "partialfair": write_mean(free[0].accuracy),
                         "difference": f"{free[0].accuracy.value - first.accuracy:+.4f}",
-                        "in errors": _in_errors(free[0].accuracy, first.accuracy),
-                        "read at": f"{free[0].fairness.value:.4f}",
+                        "difference / SE": _in_errors(free[0].accuracy, first.accuracy),
+                        "evaluated at": f"{free[0].fairness.value:.4f}",
                     }
                 )
                 for row in others:
@@ -123,17 +124,17 @@ class PrintedRows(Target):
                             "κ": "" if row.max_gap is None else f"{row.max_gap:g}",
                             "fairness": f"{row.fairness:.4f}",
                             "paper": f"{row.accuracy:.4f}",
-                            "ours": write_mean(read),
+                            "partialfair": write_mean(read),
                             "difference": f"{read.value - row.accuracy:+.4f}",
-                            "in errors": _in_errors(read, row.accuracy),
-                            "read at": _describe_reach(lines.values(), row.fairness),
+                            "difference / SE": _in_errors(read, row.accuracy),
+                            "evaluated at": _describe_reach(lines.values(), row.fairness),
                         }
                     )
         return rows
 
 
 def _describe_reach(lines: Iterable[Floats], fairness: float) -> str:
-    """Return at what fairness frontiers were read, where they end before that of the paper."""
+    """Return the fairness at which frontiers are evaluated, if they end before the paper's fairness."""
     reached = fmean(float(np.clip(fairness, line[0, 0], line[-1, 0])) for line in lines)
     return "" if abs(reached - fairness) < _SAME_FAIRNESS else f"{reached:.4f}"
 

@@ -1,6 +1,6 @@
-"""Defines what a target is: a figure or table of the paper, its runs, and its numbers.
+"""Defines targets: figures and tables of the paper, with their runs and numbers.
 
-A target knows nothing of pictures: `partialfair.plotting` draws what `Target.rows` and the store tell.
+A target does not draw: `partialfair_paper.plots` draws from `Target.rows` and the store.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from partialfair_paper.store import Store
 Row = dict[str, Any]
 
 _START = "unconstrained"
-"""The method that every frontier starts from."""
+"""The method at which every frontier starts."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """How much of a target is done.
+    """The part of a target that is run.
 
     Attributes
     ----------
     datasets
-        Those that are wanted, of the target's own.
+        Requested data sets.
     seeds
         Number of splits.
     protocol
         ``"fast"`` or ``"paper"``.
     rows
-        Training rows that are kept; None for all.
+        Number of training rows; None for all.
     folder
-        Where data files are; None as in `partialfair.datasets`.
+        Directory of data files; None as in `partialfair.datasets`.
     methods
-        Those of frontiers that are wanted; None for all. What frontiers start from is always among them.
+        Requested methods of frontiers; None for all. The unconstrained model is always included.
     """
 
     datasets: tuple[str, ...] = tuple(LOADERS)
@@ -55,12 +55,12 @@ class Scope:
     methods: tuple[str, ...] | None = None
 
     def question(self, dataset: str, fairness: str, **changes: Any) -> Question:
-        """Return what methods are asked on a data set, on its own interval."""
+        """Return the setting of a comparison on a data set, by default on the paper's interval."""
         stated = {"interval": OWN_INTERVALS[dataset], "seeds": range(self.seeds), "rows": self.rows}
         return Question(dataset, fairness, **{**stated, **changes})
 
     def method(self, name: str) -> Method:
-        """Return who solves the problem of a method in this protocol."""
+        """Return the method that solves the problem of ``name`` in this protocol."""
         return method_of(self.protocol, name)
 
 
@@ -70,11 +70,11 @@ class Target(ABC):
     Attributes
     ----------
     name
-        The paper's label.
+        Label in the paper.
     title
-        What it shows.
+        Title of the figure or table.
     datasets
-        On which it is in the paper.
+        Data sets of the figure or table in the paper.
     """
 
     name: str
@@ -83,19 +83,19 @@ class Target(ABC):
 
     @abstractmethod
     def runs(self, scope: Scope) -> list[Run]:
-        """Return the runs that it needs."""
+        """Return the runs of the target."""
 
     @abstractmethod
     def rows(self, scope: Scope, store: Store) -> list[Row]:
-        """Return what it says, as rows of a table."""
+        """Return the numbers of the target, as rows of a table."""
 
     def of(self, scope: Scope) -> list[str]:
-        """Return its data sets within a scope."""
+        """Return the data sets of the target within a scope."""
         return [dataset for dataset in self.datasets if dataset in scope.datasets]
 
 
 def comparable(protocol: str) -> list[Method]:
-    """Return the methods of a protocol's frontiers, ours first, and what every frontier starts from."""
+    """Return the unconstrained model and the methods of a protocol's frontiers, the paper's method first."""
     return [
         method
         for method in METHODS.values()
@@ -104,7 +104,7 @@ def comparable(protocol: str) -> list[Method]:
 
 
 def list_methods(scope: Scope) -> list[Method]:
-    """Return those that are wanted and can be run here."""
+    """Return the requested methods that can be run here."""
     return [
         method
         for method in comparable(scope.protocol)
@@ -113,10 +113,10 @@ def list_methods(scope: Scope) -> list[Method]:
 
 
 def write_mean(mean: Mean) -> str:
-    """Return a mean with its standard error, if it has one."""
+    """Return a mean with its standard error, if there is one."""
     return f"{mean.value:.4f}" if np.isnan(mean.error) else f"{mean.value:.4f} ± {mean.error:.4f}"
 
 
 def yes_or_no(holds: bool) -> str:
-    """Return what a table says of what holds or does not."""
+    """Return "yes" or "no"."""
     return "yes" if holds else "no"

@@ -1,4 +1,4 @@
-"""Lists the paper's figures and tables by their labels; a new one is one entry."""
+"""Lists the paper's figures and tables by label; a new one is one entry."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TARGETS: dict[str, Target] = {
     target.name: target
     for target in (
         Frontiers("fig1", "Pareto frontiers of accuracy against pSP and pDP fairness"),
-        RankCurves("fig2", "Positive rates of one group against the other's, by κ"),
+        RankCurves("fig2", "Positive rates of one group against those of the other, by κ"),
         *(
             Densities(
                 f"fig{number}",
@@ -44,9 +44,9 @@ TARGETS: dict[str, Target] = {
         Robustness("fig9", "Fairness on several intervals at the same accuracy"),
         Convergence("fig10", "IDCA, SSG and our engine on pSP constraints", "pSP"),
         Convergence("fig11", "IDCA, SSG and our engine on pDP constraints", "pDP"),
-        Networks("fig12", "ResNet-18s on faces, constrained on the band and on all ranks"),
+        Networks("fig12", "ResNet-18s on faces, constrained on the interval and on all ranks"),
         DataTable("table1", "Statistics of the datasets"),
-        PrintedRows("table2", "Pairwise baselines and ours on ACS", _ACS, ("acs_income",)),
+        PrintedRows("table2", "Pairwise baselines and partial parity on ACS", _ACS, ("acs_income",)),
         PrintedRows(
             "table3",
             "Full against partial statistical parity",
@@ -55,15 +55,15 @@ TARGETS: dict[str, Target] = {
         PrintedRows("table4", "Ten against twenty points", (("ours", 20, _TWENTY), ("ours", 10, _TEN))),
     )
 }
-"""By the paper's labels."""
+"""Targets by label."""
 
 
 def find_targets(names: Sequence[str]) -> list[Target]:
-    """Return targets by their labels, each once; ``all`` are those that need no GPU."""
+    """Return targets by label, each once; ``all`` stands for those that need no GPU."""
     if "all" in names:
         names = [*(name for name in TARGETS if not isinstance(TARGETS[name], Networks)), *names]
         names = [name for name in names if name != "all"]
     unknown = [name for name in names if name not in TARGETS]
     if unknown:
-        raise InputError(f"there is no target {unknown[0]!r}; there are {', '.join(TARGETS)}, and all")
+        raise InputError(f"there is no target {unknown[0]!r}; choose among {', '.join(TARGETS)}, and all")
     return [TARGETS[name] for name in dict.fromkeys(names)]

@@ -21,9 +21,11 @@ from partialfair.cli.verdict import Change
 from partialfair.data.groups import Groups, group_name
 from partialfair.data.intervals import as_interval_set
 from partialfair.exceptions import InputError
-from partialfair.metrics import FairnessReport, fairness_report
-from partialfair.plotting import plot_score_maps
-from partialfair.postprocessing import Adjustment, PartialParityAdjuster
+from partialfair.metrics import fairness_report
+from partialfair.metrics.report import FairnessReport
+from partialfair.plotting.scores import plot_score_maps
+from partialfair.postprocessing import PartialParityAdjuster
+from partialfair.postprocessing.fitting import Adjustment
 from partialfair.postprocessing.maps import ScoreMap, maps_frame, maps_record
 from partialfair.utils.checks import shown
 from partialfair.utils.typing import Floats, GapScale, IntervalLike

@@ -26,9 +26,10 @@ from partialfair.cli.settings import ScoreSettings
 from partialfair.data.groups import group_name
 from partialfair.data.intervals import as_interval_set
 from partialfair.exceptions import InputError
-from partialfair.metrics import FairnessReport, IntervalChoice, UnfairnessMap, choose_interval
-from partialfair.metrics.map import groups_map
-from partialfair.plotting import plot_unfairness_map
+from partialfair.metrics.choice import IntervalChoice, choose_interval
+from partialfair.metrics.map import UnfairnessMap, groups_map
+from partialfair.metrics.report import FairnessReport
+from partialfair.plotting.ranks import plot_unfairness_map
 from partialfair.report.pages import audit_page
 from partialfair.report.sections import notes_section, settings_section
 from partialfair.utils.text import fixed, short_percent, visible

@@ -22,14 +22,10 @@ from partialfair.cli.settings import CompareSettings
 from partialfair.cli.verdict import difference_record
 from partialfair.data.groups import members_text
 from partialfair.exceptions import InputError
-from partialfair.metrics import (
-    FairnessReport,
-    GapComparison,
-    GapDifference,
-    interval_changes,
-    interval_membership,
-)
+from partialfair.metrics import interval_changes, interval_membership
 from partialfair.metrics.catalogue import METRICS
+from partialfair.metrics.paired import GapComparison, GapDifference
+from partialfair.metrics.report import FairnessReport
 from partialfair.report.page_data import collect_changes
 from partialfair.report.pages import audit_page
 from partialfair.report.sections import Section, gap_cells, interval_title, notes_section
@@ -105,7 +101,7 @@ class Comparison:
 
     def _differences_record(self, k: int) -> dict[str, Any]:
         """Return by how much the gaps of a model differ from the first one's, by metric."""
-        return {row.metric: difference_record(row) for row in self.differences[k - 1].rows}
+        return {row.metric: difference_record(row) for row in self.differences[k - 1].metrics}
 
     def files(self) -> dict[str, Content]:
         """Return what ``--out`` writes with the record."""
@@ -144,7 +140,7 @@ class Comparison:
         rows = [
             [name, *difference_cells(row)]
             for name, differences in zip(self.names[1:], self.differences, strict=True)
-            for row in differences.rows
+            for row in differences.metrics
         ]
         percents = interval_title(self.differences[0].confidence)
         return Section(
@@ -180,7 +176,7 @@ class Comparison:
             percents = interval_title(settings.confidence)
             for title in ("metric", f"difference from {visible(names[0])}", percents, visible(names[k])):
                 differences.add_column(title, justify="right" if title.startswith("difference") else "left")
-            for row in compared.rows:
+            for row in compared.metrics:
                 differences.add_row(*difference_cells(row))
             out.print(differences)
         for k in range(1, len(audits)):

@@ -23,7 +23,7 @@ from partialfair.cli.prepare import HELD_OUT
 from partialfair.cli.settings import DemoSettings, PathSettings
 from partialfair.datasets import make_admissions
 from partialfair.metrics import unfairness_map
-from partialfair.plotting import plot_unfairness_map
+from partialfair.plotting.ranks import plot_unfairness_map
 from partialfair.utils.files import scratch
 
 if TYPE_CHECKING:

@@ -18,8 +18,10 @@ from partialfair.cli.options import FailureKinds
 from partialfair.cli.settings import AuditSettings, EvaluationSettings, ScoreSettings, TrainSettings
 from partialfair.data.groups import Groups
 from partialfair.exceptions import InputError
-from partialfair.metrics import FairnessReport, GapComparison, compare_gaps, fairness_report
+from partialfair.metrics import compare_gaps, fairness_report
 from partialfair.metrics.catalogue import METRICS, report_metrics
+from partialfair.metrics.paired import GapComparison
+from partialfair.metrics.report import FairnessReport
 from partialfair.utils.text import short_percent
 from partialfair.utils.typing import (
     ArrayLike,

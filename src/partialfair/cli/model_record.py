@@ -46,7 +46,7 @@ def _parameters_record(model: TableModel) -> dict[str, Any]:
     """Return intercepts and coefficients by group, or the size of the trees."""
     classifier: Any = model.classifier
     if classifier.takes_tables:
-        from partialfair.trees import ensemble_of
+        from partialfair.trees.ensembles import ensemble_of
 
         n_leaves = ensemble_of(classifier.estimator_).n_leaves
         kind = type(classifier.estimator_).__name__

@@ -23,8 +23,8 @@ from partialfair.data.groups import group_name
 from partialfair.data.intervals import require_interval
 from partialfair.estimators.path import FairnessPath, PathPoint
 from partialfair.exceptions import InputError
-from partialfair.metrics import ReportRow
 from partialfair.metrics.catalogue import METRICS
+from partialfair.metrics.report import ReportRow
 from partialfair.persistence import model_bytes
 from partialfair.report.pages import path_page
 from partialfair.report.sections import gap_cells, interval_title, notes_section, settings_section

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from matplotlib import pyplot
 
-from partialfair.metrics import FairnessReport
 from partialfair.metrics.map import groups_curve
-from partialfair.plotting import plot_rank_curve
+from partialfair.metrics.report import FairnessReport
+from partialfair.plotting.ranks import plot_rank_curve
 from partialfair.plotting.scores import plot_group_densities
 from partialfair.utils.text import visible
 from partialfair.utils.typing import IntervalLike

@@ -40,8 +40,7 @@ from partialfair.cli.options import Models
 from partialfair.cli.output import step
 from partialfair.cli.screening import note_answers, note_protected_columns
 from partialfair.cli.settings import MAX_GROUPS, TableFitSettings
-from partialfair.constraints import Constraint
-from partialfair.constraints.base import effective_sizes
+from partialfair.constraints.base import Constraint, effective_sizes
 from partialfair.data.groups import Groups, enough
 from partialfair.data.intervals import intervals_by_group
 from partialfair.data.samples import Samples, draw_folds, draw_rows
@@ -61,8 +60,8 @@ from partialfair.tables import (
     tree_features,
     unseen_levels,
 )
-from partialfair.training import check_groups, group_constraints
 from partialfair.training.result import CHOSEN_IN_TRAINING
+from partialfair.training.statement import check_groups, group_constraints
 from partialfair.utils.text import listed
 from partialfair.utils.typing import Floats, IntervalLike, Ints
 

@@ -11,10 +11,9 @@ from rich.console import Console
 from partialfair.cli.output import PlainTable
 from partialfair.data.groups import group_name, label_kind, members_text
 from partialfair.data.intervals import IntervalSet, interval_text
-from partialfair.metrics import FairnessReport, ReportRow
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.evaluation import TOO_FEW, SmallGroup
-from partialfair.metrics.report import PairGap
+from partialfair.metrics.report import FairnessReport, PairGap, ReportRow
 from partialfair.report.sections import PAIR_INTERVALS, gap_cells, interval_title, pair_interval_title
 from partialfair.utils.text import fixed, listed, percent, short_percent
 

@@ -27,7 +27,8 @@ from partialfair.cli.verdict import Change
 from partialfair.data.groups import group_name
 from partialfair.data.samples import Samples
 from partialfair.exceptions import ThresholdOutsideIntervalWarning
-from partialfair.metrics import FairnessReport, GapDifference
+from partialfair.metrics.paired import GapDifference
+from partialfair.metrics.report import FairnessReport
 from partialfair.utils.typing import Floats, IntervalLike
 
 _WITHOUT, _WITH = "without the constraint", "with the constraint"
@@ -163,7 +164,7 @@ def _compare(
         clusters=rows.clusters,
         metrics=[settings.metric],
     )
-    return compared.rows[0] if compared.rows else None
+    return compared.metrics[0] if compared.metrics else None
 
 
 def _calibration_notes(model: Any, prepared: Prepared, report: FairnessReport) -> list[str]:

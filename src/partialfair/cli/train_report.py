@@ -21,7 +21,6 @@ from partialfair.cli.training import Notes
 from partialfair.cli.verdict import Change, Side, difference_sentence, print_before_after, quality_text
 from partialfair.data.groups import group_name
 from partialfair.data.intervals import as_interval_set, ranks_text
-from partialfair.estimators import FitResult
 from partialfair.metrics.catalogue import METRICS
 from partialfair.optimization.solvers import GOOD
 from partialfair.persistence import model_bytes
@@ -37,6 +36,7 @@ from partialfair.report.sections import (
 )
 from partialfair.report.verdict import Outcome
 from partialfair.tables import TableModel
+from partialfair.training.result import FitResult
 from partialfair.utils.text import fixed
 from partialfair.utils.typing import IntervalLike
 

@@ -27,7 +27,7 @@ from partialfair.estimators.path import FairnessPath, PathPoint
 from partialfair.estimators.path_fits import VariedConstraint, fit_points
 from partialfair.exceptions import SmallSampleGapWarning
 from partialfair.optimization.solvers import Record, Status
-from partialfair.training import record_of
+from partialfair.training.named_constraints import record_of
 from partialfair.utils.extras import require
 from partialfair.utils.typing import SmallGroups
 
@@ -57,7 +57,7 @@ def build_estimator(settings: TableFitSettings) -> PartialFairEstimator:
     }
     constraint = settings.constraint if settings.is_constrained else "statistical_parity"
     if settings.model == Models.linear:
-        from partialfair.estimators import PartialFairClassifier
+        from partialfair.estimators.classifier import PartialFairClassifier
 
         estimator: PartialFairEstimator = PartialFairClassifier(
             constraint, group_terms=settings.group_terms, **stated

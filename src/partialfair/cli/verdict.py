@@ -10,9 +10,10 @@ from rich.console import Console
 
 from partialfair.cli.report_text import gap_sentence
 from partialfair.data.groups import group_name
-from partialfair.metrics import FairnessReport, GapDifference
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.elsewhere import ElsewhereComparison, GapElsewhere
+from partialfair.metrics.paired import GapDifference
+from partialfair.metrics.report import FairnessReport
 from partialfair.report.sections import interval_title
 from partialfair.utils.text import fixed
 

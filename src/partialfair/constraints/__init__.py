@@ -1,35 +1,17 @@
-"""Fairness constraints as difference-of-convex functions of scores.
+"""Fairness constraints for training: the metric to limit, on an interval of ranks, and its limit.
 
-A constraint is a frozen, reusable statement ("statistical parity on ranks 5–30% with gap at most .05").
-`build` ties it to groups and weights and gives a `ConstraintBlock`: the atoms, the functions ``f_i ≤ 0`` of
-them, and thresholds θ at which a model whose scores are all 0 is feasible.
+A constraint is a frozen setting, for instance statistical parity on ranks 5–30% with a gap of at most 0.05.
+`Constraint.build` applies it to groups and weights and returns a `ConstraintBlock`: atoms (convex functions
+of scores and thresholds), the difference-of-convex functions ``f_i ≤ 0`` of them, and thresholds θ that make
+a model with all scores 0 feasible.
 """
 
-from partialfair.constraints.base import Constraint, check_compatible
-from partialfair.constraints.block import ConstraintBlock, JoinedThresholds, Ranks, Thresholds, join
 from partialfair.constraints.group_auc import GroupAUC
 from partialfair.constraints.parity import (
     DemographicParity,
     EqualizedOdds,
     EqualOpportunity,
-    OnAGrid,
-    RankGrid,
     StatisticalParity,
 )
 
-__all__ = [
-    "Constraint",
-    "ConstraintBlock",
-    "DemographicParity",
-    "EqualOpportunity",
-    "EqualizedOdds",
-    "GroupAUC",
-    "JoinedThresholds",
-    "OnAGrid",
-    "RankGrid",
-    "Ranks",
-    "StatisticalParity",
-    "Thresholds",
-    "check_compatible",
-    "join",
-]
+__all__ = ["DemographicParity", "EqualOpportunity", "EqualizedOdds", "GroupAUC", "StatisticalParity"]

@@ -1,4 +1,4 @@
-"""What a constraint states, whatever the rows."""
+"""The base class of constraints: the settings and methods that do not depend on the rows."""
 
 from __future__ import annotations
 
@@ -31,19 +31,20 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Constraint(StoredAsPairs, ABC):
-    """What every constraint states.
+    """Base class of constraints.
 
     Parameters
     ----------
-    interval
-        Ranks from the top: ``(low, high)``, a list of such pairs, or a mapping from group to either. None
-        takes the interval of the estimator that is given the constraint.
-    max_gap
-        κ, the largest gap allowed, from 0 to ``largest_gap``. Less than 0.001 counts as 0.001: a constraint
-        with no room inside (against Assumption 6.3 B) need not have multipliers, and no sample tells
-        such gaps apart.
-    gap_scale
-        ``"interval"``, the definition, or ``"absolute"``, the paper's experiments; see `partialfair.metrics`.
+    interval : interval-like, optional
+        Ranks from the top: ``(low, high)``, a list of such pairs, or a mapping from group to either. By
+        default the interval of the estimator that is given the constraint.
+    max_gap : float, default=0.05
+        Limit κ of the gap, from 0 to ``largest_gap``. Values below 0.001 count as 0.001: a constraint
+        without a strictly feasible point (against Assumption 6.3 B) need not have multipliers, and no sample
+        can distinguish such gaps from 0.
+    gap_scale : {"interval", "absolute"}, default="interval"
+        ``"interval"``, the definition, or ``"absolute"``, the scale of the paper's experiments; see
+        `partialfair.metrics.partial_statistical_parity_difference`.
     """
 
     interval: IntervalLike | None = None
@@ -60,27 +61,27 @@ class Constraint(StoredAsPairs, ABC):
 
     @property
     def kappa(self) -> float:
-        """κ with some room inside."""
+        """κ, at least 0.001, so that a strictly feasible point exists."""
         return max(self.max_gap, LEAST_GAP)  # Assumption 6.3 B: a point with slack in all constraints
 
     def can_bind(self, most: float) -> bool:
-        """Whether some scores violate it, given the largest gap that there is; if not, it is not built."""
+        """Return whether some scores violate it, given the largest possible gap; else it is not built."""
         return self.kappa < most
 
     @abstractmethod
     def build(
         self, groups: Groups, weights: Floats, surrogate: Surrogate, positive: Positive = None
     ) -> ConstraintBlock:
-        """Tie the constraint to the rows of a training set; some need to know which are positive."""
+        """Apply the constraint to the rows of a training set; some constraints need to know the positives."""
 
     def effective_members(
         self, groups: Groups, weights: Floats, positive: Positive = None, squares: Floats | None = None
     ) -> Floats:
         """Return the effective members of each group inside its interval, ``n_k m_k``.
 
-        ``n_k = (Σ w)² / Σ w²`` over the members that are compared, and m_k the measure of the interval.
+        ``n_k = (Σ w)² / Σ w²`` over the members that are compared, and m_k is the measure of the interval.
         Where weights are sums over several rows each, ``squares`` are the sums of their squared weights.
-        Refuses rows that the constraint cannot be tied to, before any work is done.
+        Raises `InputError`, before any long work, for rows that the constraint cannot be applied to.
         """
         # Kish's effective sample size; where several sets of rows are compared, the smallest counts.
         squares = weights**2 if squares is None else squares
@@ -92,11 +93,11 @@ class Constraint(StoredAsPairs, ABC):
         return np.asarray(np.min(sizes, axis=0) * measures)
 
     def compared(self, positive: Positive) -> tuple[npt.NDArray[np.bool_], ...]:
-        """Return the rows that are compared between groups, one set or several; by default all."""
+        """Return the rows that are compared between groups, as one mask or several; by default all rows."""
         return (np.array(True),)
 
     def among(self, labels: Sequence[GroupLabel]) -> Constraint:
-        """Return the constraint on some groups only: intervals by group are those of these groups."""
+        """Return the constraint for some groups only, with the intervals by group of these groups."""
         if not isinstance(self.interval, Mapping):
             return self
         some = {label: part for label, part in self.interval.items() if label in labels}
@@ -110,14 +111,14 @@ class Constraint(StoredAsPairs, ABC):
         return parts
 
     def rank_boxes(self, groups: Groups) -> tuple[Floats, Floats]:
-        """Return bounds (n, n_groups) on the ranks F̄_k(θ) at n thresholds, if it states any."""
+        """Return bounds (n, n_groups) on the ranks F̄_k(θ) at n thresholds, if the constraint implies any."""
         return np.empty((0, len(groups.labels))), np.empty((0, len(groups.labels)))
 
     def in_units(self, unit: float) -> Constraint:
-        """Return what the constraint says of scores that are counted in another unit, s / unit.
+        """Return the constraint for scores in another unit, s / unit.
 
-        By default the same: ranks and shares have no unit. Negative units count scores downwards, so that
-        high ones are low.
+        By default the constraint itself: ranks and proportions have no unit. Negative units reverse the order
+        of the scores.
         """
         # What a subclass of a user's states in units of scores, only its own in_units can convert.
         has_threshold = "threshold" in (field.name for field in fields(self))
@@ -131,7 +132,7 @@ class Constraint(StoredAsPairs, ABC):
         return self
 
     def says(self) -> str:
-        """Describe the constraint in a few words, for messages."""
+        """Return a short description of the constraint, for messages."""
         by_group = isinstance(self.interval, Mapping)
         where = "ranks by group" if by_group else str(as_interval_set(self.interval))
         return f"{type(self).__name__}({where}, max_gap={self.max_gap:g})"
@@ -151,17 +152,17 @@ def effective_sizes(groups: Groups, weights: Floats, squares: Floats | None = No
 
 
 def refuse_empty_groups(groups: Groups, weights: Floats, kind: str) -> None:
-    """Refuse groups in which no member has weight: a mean over none has no value."""
+    """Raise `InputError` for groups in which no member has weight: a mean over none is undefined."""
     for name, size in zip(groups.names, effective_sizes(groups, weights), strict=True):
         if size == 0:
             raise InputError(f"group {name!r} has no {kind} to compare")
 
 
 def check_compatible(constraints: Sequence[Constraint], groups: Groups) -> None:
-    """Refuse lists that state the same twice, or what no scores can satisfy together.
+    """Raise `InputError` for lists with a duplicate constraint, or that no scores can satisfy together.
 
     Ranks fall in every group as a threshold rises. So of two boxes of ranks, one must be reachable from the
-    other by going down in all groups, or no scores whatsoever meet both.
+    other by decreasing the ranks of all groups; otherwise no scores satisfy both.
     """
     for first, second in combinations(constraints, 2):
         settings = [field.name for field in fields(first) if field.name not in ("interval", "max_gap")]

@@ -1,4 +1,4 @@
-"""Group AUC: members of one group in the interval outrank those of another half of the time."""
+"""Group AUC: members of one group in the interval outrank those of another with probability near ½."""
 
 from __future__ import annotations
 
@@ -17,28 +17,44 @@ from partialfair.utils.typing import Floats
 
 @dataclass(frozen=True)
 class GroupAUC(Constraint):
-    """Partial group AUC (pGAUC) by surrogates of all pairs (section A).
+    """Partial group AUC (pGAUC), by surrogates of all pairs (Appendix A).
 
     ``|M − ½| ≤ κ`` for every pair of groups k, k', with M the mean of ``σ(s_i − t_j)`` over the members of k
-    and of k' in their intervals. All our σ have ``σ(x) + σ(−x) = 1``, so the two orders of a pair say the
-    same.
-
-    Let ``H_φ(b, c)`` be the sum of ``φ(s_i − t_j)`` over the top b of k and the bottom c of k', as shares of
-    the groups' weights: jointly convex for φ = σ⁺ and σ⁻ (see `PairSums`). Each interval (α, β) is the top β
-    without the top α, and in k' also the bottom 1 − α' without the bottom 1 − β'. Hence
-    ``m_k m_k' M = Σ ±[H_σ⁺(b, 1 − r) − H_σ⁻(b, 1 − r)]`` over all ends b of intervals of k and r of k', with
-    + where one of the two ends is an upper and the other a lower one. Linear scorers need no ρ-shift, unlike
-    in the paper's Example D.7.
-
-    Ramps cost O(n log n), the sigmoid all pairs of members. The constraint needs all rows in one place,
-    because it compares members of different groups.
+    and of k' in their intervals. All surrogates satisfy ``σ(x) + σ(−x) = 1``, so the order of a pair does not
+    matter.
 
     Parameters
     ----------
-    interval, max_gap
-        As in `Constraint`. A gap never exceeds ½.
-    gap_scale
-        Only ``"interval"``: M is the same on any scale.
+    interval : interval-like, optional
+        Ranks from the top: ``(low, high)``, a list of such pairs (a union), or a mapping from group to
+        either. By default the interval of the estimator that is given the constraint.
+    max_gap : float, default=0.05
+        Limit κ of the gap, which never exceeds ½. Values below 0.001 count as 0.001.
+    gap_scale : {"interval"}, default="interval"
+        M is the same on any scale.
+
+    See Also
+    --------
+    partialfair.metrics.partial_group_auc_difference : The gap that the constraint limits.
+    StatisticalParity : Limits the difference of the whole distributions inside the interval.
+
+    Notes
+    -----
+    Let ``H_φ(b, c)`` be the sum of ``φ(s_i − t_j)`` over the top b of k and the bottom c of k', as fractions
+    of the groups' weights; it is jointly convex for φ = σ⁺ and σ⁻ (see `PairSums`). Each interval (α, β) is
+    the top β without the top α, and in k' also the bottom 1 − α' without the bottom 1 − β'. Hence ``m_k m_k'
+    M = Σ ±[H_σ⁺(b, 1 − r) − H_σ⁻(b, 1 − r)]`` over all ends b of intervals of k and r of k', with + where one
+    of the two ends is an upper and the other a lower one. Linear scorers need no ρ-shift, unlike in the
+    paper's Example D.7.
+
+    Ramps cost O(n log n), the sigmoid O(n²). The constraint compares members of different groups, and
+    therefore needs all rows in one place.
+
+    Examples
+    --------
+    >>> from partialfair import PartialFairClassifier
+    >>> from partialfair.constraints import GroupAUC
+    >>> clf = PartialFairClassifier(GroupAUC((0.05, 0.30), max_gap=0.02))
     """
 
     def __post_init__(self) -> None:
@@ -49,7 +65,7 @@ class GroupAUC(Constraint):
     def build(
         self, groups: Groups, weights: Floats, surrogate: Surrogate, positive: Positive = None
     ) -> ConstraintBlock:
-        """Two functions per pair of groups: M at most ½ + κ, and at least ½ − κ."""
+        """Return two functions per pair of groups: M at most ½ + κ, and at least ½ − κ."""
         intervals = self.intervals(groups)
         # The set of ranks is the signed sum of tops: +1 for upper and −1 for lower ends of its intervals.
         ends = [

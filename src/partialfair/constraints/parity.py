@@ -1,8 +1,8 @@
-"""Parity of whole score distributions, on a grid of ranks, and of the shares selected at one threshold.
+"""Parity of whole score distributions, on a grid of ranks, and of the proportions selected at one threshold.
 
-On the interval scale a point of a grid is ``u / (1 − κ)`` in [0, 1], where u is the share of an interval that
-has been passed and the band at the point holds the shares from u to u + κ: points are thus the same for any
-κ. On the absolute scale a point is a rank p itself, and the band holds the ranks from p to p + κ.
+On the interval scale a point of a grid is ``u / (1 − κ)`` in [0, 1]: a fraction u of the interval lies before
+the point, and the band at the point holds the fractions from u to u + κ. Points are therefore the same for
+any κ. On the absolute scale a point is a rank p itself, and its band holds the ranks from p to p + κ.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _INSIDE = 1e-6
 
 @dataclass(frozen=True)
 class RankGrid:
-    """Points at which a constraint looks, and how they get more.
+    """Points at which a constraint is imposed, and their refinement.
 
     Attributes
     ----------
@@ -140,22 +140,39 @@ def paper_points(n_points: int, interval: IntervalSet | None) -> Floats:
 
 @dataclass(frozen=True)
 class StatisticalParity(Constraint):
-    """Partial statistical parity (pSP) by surrogate bands at a grid of ranks (section 5).
+    """Partial statistical parity (pSP), by surrogate bands at a grid of ranks (Section 5).
 
     For each u of a grid there is one θ_u with ``p_k(u) ≤ mean σ(s − θ_u) ≤ p_k(u + κ)`` in every group k,
-    where ``p_k(u)`` is the rank at which a share u of the group's interval has been passed. On the absolute
-    scale the grid is of ranks p in [α, β) and the band ``p ≤ mean σ(s − θ_p) ≤ p + κ``. Violations are on the
-    scale of the gap: on the interval scale they are shares of the interval, not of the group.
+    where ``p_k(u)`` is the rank before which a fraction u of the group's interval lies. On the absolute scale
+    the grid consists of ranks p in [α, β), and the band is ``p ≤ mean σ(s − θ_p) ≤ p + κ``. Violations are in
+    units of the gap: on the interval scale they are fractions of the interval, not of the group.
 
     Parameters
     ----------
-    interval, max_gap, gap_scale
-        As in `Constraint`.
-    n_points
-        Size of the grid. On the interval scale it is ``u_j = j(1 − κ)/(N + 1)``, which guarantees κ plus one
-        step; on the absolute scale the paper's ``p_j = α + j(β − α)/N``, j = 0, ..., N − 1.
-    points
-        The grid itself: ``u / (1 − κ)`` in [0, 1], on the absolute scale ranks p.
+    interval : interval-like, optional
+        Ranks from the top: ``(low, high)``, a list of such pairs (a union), or a mapping from group to
+        either. By default the interval of the estimator that is given the constraint.
+    max_gap : float, default=0.05
+        Limit κ of the gap. Values below 0.001 count as 0.001.
+    gap_scale : {"interval", "absolute"}, default="interval"
+        Scale of the gap; see `partialfair.metrics.partial_statistical_parity_difference`.
+    n_points : int, default=10
+        Size of the grid. On the interval scale the grid is ``u_j = j(1 − κ)/(N + 1)``, which guarantees a gap
+        of κ plus one step; on the absolute scale it is the paper's ``p_j = α + j(β − α)/N``, j = 0, ..., N −
+        1.
+    points : tuple of float, optional
+        The grid itself: ``u / (1 − κ)`` in [0, 1], or ranks p on the absolute scale.
+
+    See Also
+    --------
+    partialfair.metrics.partial_statistical_parity_difference : The gap that the constraint limits.
+    DemographicParity : The constraint at one threshold.
+
+    Examples
+    --------
+    >>> from partialfair import PartialFairClassifier
+    >>> from partialfair.constraints import StatisticalParity
+    >>> clf = PartialFairClassifier(StatisticalParity((0.05, 0.30), max_gap=0.1))
     """
 
     n_points: int = 10
@@ -172,7 +189,7 @@ class StatisticalParity(Constraint):
     def build(
         self, groups: Groups, weights: Floats, surrogate: Surrogate, positive: Positive = None
     ) -> ConstraintBlock:
-        """Two functions per point and group: mean σ at least the lower rank, at most the upper one."""
+        """Return two functions per point and group: mean σ at least the lower rank, at most the upper one."""
         lows, highs, points = self._stated(groups)
         relative = self.gap_scale == "interval"
         factors = [1 / part.measure if relative else 1.0 for part in self.intervals(groups)]
@@ -224,7 +241,7 @@ class StatisticalParity(Constraint):
 
     @property
     def grid(self) -> RankGrid:
-        """The points, if they are given, or a grid that reaches everywhere the exact gap looks."""
+        """The given points, or a grid of every part of the interval that the exact gap depends on."""
         if self.points is None:
             return RankGrid.reaching(self.n_points, self.kappa, self._common)
         return RankGrid(tuple(self.points), self.kappa, self.gap_scale)
@@ -245,19 +262,24 @@ class StatisticalParity(Constraint):
 
 @dataclass(frozen=True)
 class AtThreshold(Constraint):
-    """What constraints on the shares selected at one threshold have in common.
+    """Base class of constraints on the proportions selected at one threshold.
 
     ``P_k − P_k' ≤ κ`` for every ordered pair, with ``P_k = Σ_parts [min(M_k, β) − min(M_k, α)] / m_k`` (not
     divided on the absolute scale) and ``M_k = A_k − B_k`` the mean of σ = σ⁺ − σ⁻ at the threshold. Since
     ``min(A − B, c) = A − max(B, A − c)``, each part is ``max(B, A − α) − max(B, A − β)``: the mean σ⁺ terms
-    of the paper's (section D.3) cancel, which gives the same f with a tighter linearisation.
+    of the paper (Appendix D) cancel, which gives the same f with a tighter linearization.
 
     Parameters
     ----------
-    interval, max_gap, gap_scale
-        As in `Constraint`.
-    threshold
-        θ̂, in units of the scores.
+    interval : interval-like, optional
+        Ranks from the top: ``(low, high)``, a list of such pairs (a union), or a mapping from group to
+        either. By default the interval of the estimator that is given the constraint.
+    max_gap : float, default=0.05
+        Limit κ of the gap. Values below 0.001 count as 0.001.
+    gap_scale : {"interval", "absolute"}, default="interval"
+        Scale of the gap; see `partialfair.metrics.partial_statistical_parity_difference`.
+    threshold : float, default=0.0
+        The threshold θ̂, in units of the scores.
     """
 
     threshold: float = 0.0
@@ -269,11 +291,11 @@ class AtThreshold(Constraint):
         check_number(self.threshold, f"the threshold of {self.called}")
 
     def in_units(self, unit: float) -> AtThreshold:
-        """Return the constraint at the same threshold, which is counted in the other unit, too."""
+        """Return the constraint with its threshold in the other unit."""
         return replace(self, threshold=self.threshold / unit + 0.0)  # no negative zero
 
     def bound(self, groups: Groups, weights: Floats, surrogate: Surrogate, kind: str = "") -> ConstraintBlock:
-        """One function per ordered pair of groups, whose members count by their weights."""
+        """Return one function per ordered pair of groups, whose members count by their weights."""
         n_groups = len(groups.labels)
         refuse_empty_groups(groups, weights, kind.strip() or self.counted)
         bank = GroupMeans(surrogate, n_groups, 0, fixed=(float(self.threshold),))
@@ -301,14 +323,33 @@ class AtThreshold(Constraint):
 
 @dataclass(frozen=True)
 class DemographicParity(AtThreshold):
-    """Partial demographic parity (pDP) at one threshold (section 5).
+    """Partial demographic parity (pDP) at one threshold (Section 5).
 
-    ``P_k − P_k' ≤ κ`` of `AtThreshold` with M_k the mean over all members of group k.
+    ``P_k − P_k' ≤ κ`` for every ordered pair of groups, with P_k the proportion of the interval of group k
+    that is above the threshold, by a surrogate; see `AtThreshold` for the formula.
 
     Parameters
     ----------
-    interval, max_gap, gap_scale, threshold
-        As in `AtThreshold`.
+    interval : interval-like, optional
+        Ranks from the top: ``(low, high)``, a list of such pairs (a union), or a mapping from group to
+        either. By default the interval of the estimator that is given the constraint.
+    max_gap : float, default=0.05
+        Limit κ of the gap. Values below 0.001 count as 0.001.
+    gap_scale : {"interval", "absolute"}, default="interval"
+        Scale of the gap; see `partialfair.metrics.partial_statistical_parity_difference`.
+    threshold : float, default=0.0
+        The threshold θ̂, in units of the scores.
+
+    See Also
+    --------
+    partialfair.metrics.partial_demographic_parity_difference : The gap that the constraint limits.
+    StatisticalParity : The constraint at all thresholds.
+
+    Examples
+    --------
+    >>> from partialfair import PartialFairClassifier
+    >>> from partialfair.constraints import DemographicParity
+    >>> clf = PartialFairClassifier(DemographicParity((0.05, 0.30), max_gap=0.1))
     """
 
     called: ClassVar[str] = "demographic parity"
@@ -316,18 +357,18 @@ class DemographicParity(AtThreshold):
     def build(
         self, groups: Groups, weights: Floats, surrogate: Surrogate, positive: Positive = None
     ) -> ConstraintBlock:
-        """One function per ordered pair of groups."""
+        """Return one function per ordered pair of groups."""
         return self.bound(groups, weights, surrogate)
 
 
 @dataclass(frozen=True)
 class _ByLabel(AtThreshold):
-    """Parity of the shares selected at a threshold, among the members with some labels, label by label."""
+    """Parity of the proportions selected at a threshold, separately among the members with each label."""
 
     labels: ClassVar[tuple[bool, ...]]
 
     def compared(self, positive: Positive) -> tuple[npt.NDArray[np.bool_], ...]:
-        """Return the rows of each label that counts."""
+        """Return a mask of rows for each label that counts."""
         if positive is None:
             raise InputError(f"{self.called} compares members with the same label, so it needs labels")
         return tuple(positive == label for label in self.labels)
@@ -335,7 +376,7 @@ class _ByLabel(AtThreshold):
     def build(
         self, groups: Groups, weights: Floats, surrogate: Surrogate, positive: Positive = None
     ) -> ConstraintBlock:
-        """One function per ordered pair of groups and label."""
+        """Return one function per ordered pair of groups and label."""
         return join(
             [
                 self.bound(groups, np.where(rows, weights, 0.0), surrogate, f" {LABEL_KINDS[label]}")
@@ -346,17 +387,35 @@ class _ByLabel(AtThreshold):
 
 @dataclass(frozen=True)
 class EqualOpportunity(_ByLabel):
-    """Partial equal opportunity (pEOP) at one threshold (section A).
+    """Partial equal opportunity (pEOP) at one threshold (Appendix A).
 
     `DemographicParity` among the positives: ``P_k − P_k' ≤ κ`` with M_k the mean of σ over the positives of
-    group k. Ranks are thus counted within the positives of each group, as in
+    group k. Ranks are counted within the positives of each group, as in
     ``partial_equal_opportunity_difference(..., rank_within="group_and_label")``, and not within the whole
     group as in the definition of the metric.
 
     Parameters
     ----------
-    interval, max_gap, gap_scale, threshold
-        As in `DemographicParity`.
+    interval : interval-like, optional
+        Ranks from the top: ``(low, high)``, a list of such pairs (a union), or a mapping from group to
+        either. By default the interval of the estimator that is given the constraint.
+    max_gap : float, default=0.05
+        Limit κ of the gap. Values below 0.001 count as 0.001.
+    gap_scale : {"interval", "absolute"}, default="interval"
+        Scale of the gap; see `partialfair.metrics.partial_statistical_parity_difference`.
+    threshold : float, default=0.0
+        The threshold θ̂, in units of the scores.
+
+    See Also
+    --------
+    partialfair.metrics.partial_equal_opportunity_difference : The gap that the constraint limits.
+    EqualizedOdds : The constraint for both labels.
+
+    Examples
+    --------
+    >>> from partialfair import PartialFairClassifier
+    >>> from partialfair.constraints import EqualOpportunity
+    >>> clf = PartialFairClassifier(EqualOpportunity((0.05, 0.30), max_gap=0.1))
     """
 
     called: ClassVar[str] = "equal opportunity"
@@ -366,16 +425,34 @@ class EqualOpportunity(_ByLabel):
 
 @dataclass(frozen=True)
 class EqualizedOdds(_ByLabel):
-    """Partial equalized odds (pEOD) at one threshold (section A).
+    """Partial equalized odds (pEOD) at one threshold (Appendix A).
 
-    `EqualOpportunity` among the positives and likewise among the negatives. The paper's maximum over the two
-    labels is at most κ if and only if both are: here they are functions of their own, each with its own
-    linearisation.
+    `EqualOpportunity` among the positives and also among the negatives. The paper's maximum over the two
+    labels is at most κ if and only if both gaps are; here each is a separate function with its own
+    linearization.
 
     Parameters
     ----------
-    interval, max_gap, gap_scale, threshold
-        As in `DemographicParity`.
+    interval : interval-like, optional
+        Ranks from the top: ``(low, high)``, a list of such pairs (a union), or a mapping from group to
+        either. By default the interval of the estimator that is given the constraint.
+    max_gap : float, default=0.05
+        Limit κ of the gap. Values below 0.001 count as 0.001.
+    gap_scale : {"interval", "absolute"}, default="interval"
+        Scale of the gap; see `partialfair.metrics.partial_statistical_parity_difference`.
+    threshold : float, default=0.0
+        The threshold θ̂, in units of the scores.
+
+    See Also
+    --------
+    partialfair.metrics.partial_equalized_odds_difference : The gap that the constraint limits.
+    EqualOpportunity : The constraint for positives only.
+
+    Examples
+    --------
+    >>> from partialfair import PartialFairClassifier
+    >>> from partialfair.constraints import EqualizedOdds
+    >>> clf = PartialFairClassifier(EqualizedOdds((0.05, 0.30), max_gap=0.1))
     """
 
     called: ClassVar[str] = "equalized odds"

@@ -1,1 +1,1 @@
-"""Rows of a data set: features, targets, groups, weights and clusters, and how they are split."""
+"""Rows of a data set (features, targets, groups, weights, clusters) and how they are split; internal."""

@@ -17,25 +17,16 @@ from partialfair.datasets._admissions import ADMISSIONS, make_admissions
 from partialfair.datasets._tables import A9A, BANK, LAW_SCHOOL, fetch_a9a, fetch_bank, fetch_law_school
 from partialfair.datasets.adult import ADULT, load_adult
 from partialfair.datasets.source import PathLike, ensure, find
-from partialfair.datasets.task import Dataset, Entry, LocatedEntry, Shares, Split
+from partialfair.datasets.task import Entry, LocatedEntry
 from partialfair.exceptions import InputError
 from partialfair.utils.extras import PAPER_DATASETS, load_extensions, missing_paper
 
 __all__ = [
-    "REGISTRY",
-    "Dataset",
-    "Entry",
-    "LocatedEntry",
-    "Shares",
-    "Split",
-    "fetch",
     "fetch_a9a",
     "fetch_acs_income",
     "fetch_bank",
     "fetch_law_school",
-    "list_datasets",
     "load_adult",
-    "locate",
     "make_admissions",
 ]
 

@@ -1,4 +1,4 @@
-"""Loads folktables' ACSIncome, and puts it together from the US Census Bureau's files by state."""
+"""Loads folktables' ACSIncome, and builds it from the US Census Bureau's files by state."""
 
 from __future__ import annotations
 
@@ -73,21 +73,21 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class CensusFile:
-    """The ACSIncome table in one Parquet file, recognised by its rows per state.
+    """The ACSIncome table in one Parquet file, recognized by its rows per state.
 
-    The bytes of a table built on the user's machine depend on the writer, so it has no hash of its own; a
-    ready-made file that lacks some rows is accepted by its hash.
+    The bytes of a table that is built on the user's machine depend on the Parquet writer, so it has no fixed
+    hash; a ready-made file with missing rows is accepted by its hash.
 
     Parameters
     ----------
     dataset, name
         As for `RemoteFile`.
     accepted_sha256
-        Hash of a ready-made file that need not be complete.
+        Hash of a ready-made file, which may be incomplete.
     base_url
         Where the person files ``csv_p{state}.zip`` are.
     state_rows
-        The states and the number of rows each must give.
+        The states and the number of rows of each.
     """
 
     dataset: str
@@ -119,7 +119,7 @@ class CensusFile:
     def obtain(self, directory: Path) -> Path:
         """Download every state's person file, and write the table to ``directory / name``.
 
-        A finished state stays on disk, so a second call after a failure goes on where the first one stopped.
+        Finished states stay on disk, so a second call after a failure resumes with the first missing state.
         """
         import pandas as pd
 
@@ -138,7 +138,7 @@ class CensusFile:
         return target
 
     def _state(self, state: str, part: Path) -> pd.DataFrame:
-        """Return one state's rows, from ``part`` if an earlier call got so far."""
+        """Return one state's rows, from ``part`` if an earlier call has written it."""
         expected = self.state_rows[state]
         if part.is_file():
             rows = read_parquet(part.read_bytes(), [*ACS_COLUMNS, "label"])
@@ -202,7 +202,7 @@ def _read_persons(archive: Path) -> pd.DataFrame:
 
 
 def _write_parquet(table: pd.DataFrame, target: Path) -> None:
-    """Write a Parquet file wholly or not at all."""
+    """Write a Parquet file atomically."""
     content = io.BytesIO()
     table.to_parquet(content, engine="pyarrow", compression="zstd", index=False)
     write_files({target: content.getvalue()})
@@ -229,23 +229,41 @@ def fetch_acs_income(
     """Load folktables' ACSIncome: working adults of the 2018 US survey.
 
     The label is an income above $50,000 a year, the sensitive feature the sex. The features are the other
-    nine columns of folktables' task, as `CategoricalCodes` (every value a level, 30 MB): age (AGEP), class of
-    worker (COW), schooling (SCHL), marital status (MAR), occupation (OCCP), place of birth (POBP),
+    nine columns of folktables' task, as `CategoricalCodes` (every value is a level; 30 MB): age (AGEP), class
+    of worker (COW), schooling (SCHL), marital status (MAR), occupation (OCCP), place of birth (POBP),
     relationship (RELP), weekly hours (WKHP) and race (RAC1P).
-
-    The public source gives all 1,664,500 rows of 50 states and Puerto Rico. A ready-made table of
-    1,536,724 of them is accepted too: it lacks 98,081 rows of California and 29,695 of Florida, and in
-    NY, TX, PR, CA and FL some rows have MAR 0 (not married, code unknown: 63,973 rows) or RAC1P 0 (not
-    white, code unknown: 15,381 rows). Here 0 is a level of its own. Some of its rows of California (19,318)
-    come from a source that had dropped a tenth of the non-white people with a high income.
 
     Parameters
     ----------
-    path
-        The Parquet file or its directory; see the package for where else it is looked for.
-    states
-        Keep only these, by abbreviation. The levels of the columns remain those of the whole table, so
-        that models of different states have the same columns.
+    path : str or Path, optional
+        The Parquet file or its directory. See `partialfair.datasets` for the default locations.
+    states : str or sequence of str, optional
+        Load only these states, by abbreviation; by default all. The levels of the columns are always those of
+        the whole table, so that models of different states have the same columns.
+
+    Returns
+    -------
+    Dataset
+        Up to 1,664,500 rows, with the interval and the limits of the paper.
+
+    See Also
+    --------
+    load_adult : A sample of the 1994 census, which ships with the package.
+
+    Notes
+    -----
+    The public source gives all 1,664,500 rows of 50 states and Puerto Rico. A ready-made table of 1,536,724
+    of them is accepted too: it lacks 98,081 rows of California and 29,695 of Florida, and in NY, TX, PR, CA
+    and FL some rows have MAR 0 (not married, code unknown: 63,973 rows) or RAC1P 0 (not white, code unknown:
+    15,381 rows). Here 0 is a separate level. Some of its rows of California (19,318) come from a source that
+    had dropped a tenth of the rows of non-white adults with a high income.
+
+    Examples
+    --------
+    >>> from partialfair.datasets import fetch_acs_income
+    >>> data = fetch_acs_income(states=["VT", "WY"])  # doctest: +SKIP
+    >>> len(data.X.names)  # doctest: +SKIP
+    9
     """
     (raw,) = read_all(_FILES, path)
     table = read_parquet(raw, TABLE_COLUMNS)

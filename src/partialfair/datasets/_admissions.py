@@ -1,4 +1,4 @@
-"""Makes synthetic admissions data: equal merit everywhere, and unequal records in a contested band."""
+"""Generates synthetic admissions data: equal merit in all groups, and unequal records on an interval."""
 
 from __future__ import annotations
 
@@ -33,24 +33,39 @@ _ADMISSION_SLOPE, _ADMISSION_CUT = 3.0, 0.65
 
 
 def make_admissions(n: int = 6000, *, seed: int = 0) -> Dataset:
-    """Make applicants of three groups whose records differ only in a contested band.
+    """Generate applicants of three groups whose records differ on one interval of ranks only.
 
-    Merit has the same distribution in every group. At ranks 15 to 40% from the top the records of
-    applicants from the North have been raised above their merit and those of applicants from the Islands
-    lowered below it, most in the middle of the band and nothing at its ends; elsewhere records follow merit.
-    Committees admitted by the record, so a model fitted to their decisions scores the groups alike outside
-    the band and differently inside it.
+    Merit has the same distribution in every group. At ranks 15 to 40% from the top the records of applicants
+    from the North are above their merit and those of applicants from the Islands below it, most in the middle
+    of this interval and not at its ends; elsewhere records equal merit. Historical decisions followed the
+    record, so a model fitted to them gives the groups equal scores outside the interval and different scores
+    inside it.
 
-    The features are a frame of mixed types: three noisy readings of the record, with missing values among
-    them; a count, a flag and two categorical columns that depend on the group, one of them with missing
-    values. ``historical_score`` is the committee's own score, from 0 to 100.
+    The features are a frame of mixed types: three noisy measurements of the record, with missing values; a
+    count, a flag and two categorical columns that depend on the group, one of them with missing values.
+    ``historical_score`` is the committee's own score, from 0 to 100.
 
     Parameters
     ----------
-    n
+    n : int, default=6000
         Number of applicants.
-    seed
+    seed : int, default=0
         The same seed gives the same data.
+
+    Returns
+    -------
+    Dataset
+        With ``interval=(0.15, 0.40)``.
+
+    See Also
+    --------
+    load_adult : Real data that ship with the package.
+
+    Examples
+    --------
+    >>> from partialfair.datasets import make_admissions
+    >>> make_admissions(seed=0)
+    <Dataset admissions: 6,000 rows, 7 features, origin: North 3,000, South 1,920, Islands 1,080>
     """
     check_count(n, "n", low=_FEWEST_ROWS)  # three groups are to have members
     from scipy.special import ndtri

@@ -1,4 +1,4 @@
-"""Loads the paper's tables a9a, bank and law school from their published files."""
+"""Loads the paper's data sets a9a, bank and law school from their published files."""
 
 from __future__ import annotations
 
@@ -53,15 +53,31 @@ def fetch_a9a(*, path: PathLike | None = None, drop_sensitive: bool = False) -> 
     """Load a9a: adults of the 1994 US census.
 
     The label is an income above $50,000 a year, the sensitive feature the sex. The features are 123 binary
-    columns in a CSR matrix, the two of sex among them. The rows of the training file come first;
-    `Dataset.split` keeps the test file whole.
+    columns in a CSR matrix, including two for sex. The rows of the training file come first; `Dataset.split`
+    leaves the test file whole.
 
     Parameters
     ----------
-    path
-        The directory that holds ``a9a`` and ``a9a.t``; see the package for where else they are looked for.
-    drop_sensitive
-        Leave the two columns of sex out of the features.
+    path : str or Path, optional
+        The directory that holds ``a9a`` and ``a9a.t``. See `partialfair.datasets` for the default locations.
+    drop_sensitive : bool, default=False
+        Leave the two columns for sex out of the features.
+
+    Returns
+    -------
+    Dataset
+        48,842 rows, with the interval and the limits of the paper.
+
+    See Also
+    --------
+    load_adult : A sample of the original data, which ships with the package.
+
+    Examples
+    --------
+    >>> from partialfair.datasets import fetch_a9a
+    >>> data = fetch_a9a()  # doctest: +SKIP
+    >>> data  # doctest: +SKIP
+    <Dataset a9a: 48,842 rows, 123 features, sex: Female 16,192, Male 32,650>
     """
     from scipy import sparse
     from sklearn.datasets import load_svmlight_file
@@ -117,19 +133,35 @@ _BANK_FILES = (
 
 
 def fetch_bank(*, path: PathLike | None = None, duration: bool = False) -> Dataset:
-    """Load the bank data: clients called by a Portuguese bank.
+    """Load the bank data: clients who were called by a Portuguese bank.
 
-    The label is a term deposit subscribed, the sensitive feature the age group: ``"25-60"`` (both included)
-    or ``"other"``. The features are a frame of floats: the numeric columns, the age among them, and one 0/1
-    column for every category but the first of each categorical column, 52 in all. "unknown" is a category.
+    The label is a subscribed term deposit, the sensitive feature the age group: ``"25-60"`` (both included)
+    or ``"other"``. The features are a frame of floats: the numeric columns, including the age, and one 0/1
+    column for every category except the first of each categorical column, 52 in all. "unknown" is a category.
 
     Parameters
     ----------
-    path
-        ``bank-additional-full.csv`` or its directory; see the package for where else it is looked for.
-    duration
-        Keep the length of the last call, a 53rd column. It is known only after the call, when the answer
-        is known too, so a model that uses it cannot be used.
+    path : str or Path, optional
+        ``bank-additional-full.csv`` or its directory. See `partialfair.datasets` for the default locations.
+    duration : bool, default=False
+        Include the length of the last call, a 53rd column. It is known only after the call, together with the
+        label, so a model that uses it cannot be deployed.
+
+    Returns
+    -------
+    Dataset
+        41,188 rows, with the interval and the limits of the paper.
+
+    See Also
+    --------
+    fetch_a9a, fetch_law_school, fetch_acs_income : The other data sets of the paper.
+
+    Examples
+    --------
+    >>> from partialfair.datasets import fetch_bank
+    >>> data = fetch_bank()  # doctest: +SKIP
+    >>> data.X.shape  # doctest: +SKIP
+    (41188, 52)
     """
     import pandas as pd
 
@@ -175,13 +207,29 @@ _LAW_SCHOOL_FILES = (
 def fetch_law_school(*, path: PathLike | None = None) -> Dataset:
     """Load the law school data: students of US law schools.
 
-    The label is the bar exam passed on the first try, the sensitive feature the race, ``"White"`` or
+    The label is a bar exam that was passed on the first try, the sensitive feature the race, ``"White"`` or
     ``"Non-White"``. The features are a frame of the 10 other columns, all numeric.
 
     Parameters
     ----------
-    path
-        ``law_school_clean.csv`` or its directory; see the package for where else it is looked for.
+    path : str or Path, optional
+        ``law_school_clean.csv`` or its directory. See `partialfair.datasets` for the default locations.
+
+    Returns
+    -------
+    Dataset
+        20,798 rows, with the interval and the limits of the paper.
+
+    See Also
+    --------
+    fetch_a9a, fetch_bank, fetch_acs_income : The other data sets of the paper.
+
+    Examples
+    --------
+    >>> from partialfair.datasets import fetch_law_school
+    >>> data = fetch_law_school()  # doctest: +SKIP
+    >>> data.X.shape  # doctest: +SKIP
+    (20798, 10)
     """
     import pandas as pd
 

@@ -1,4 +1,4 @@
-"""What every estimator does: check parameters and data, call the fit, store and score."""
+"""The base class of all estimators: check parameters and data, fit, store the result, and score rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from partialfair.constraints import Constraint
+from partialfair.constraints.base import Constraint
 from partialfair.data.groups import Groups
 from partialfair.data.samples import Features, Samples, n_rows_of
 from partialfair.data.thresholds import find_decision_threshold
@@ -38,34 +38,28 @@ from partialfair.estimators.parameters import (
     read_task,
 )
 from partialfair.exceptions import InputError
-from partialfair.training import (
-    EarlierFits,
-    FitOptions,
-    FitResult,
-    Offset,
-    WarmStart,
-    explain_unfinished,
-    fit_linear,
-    penalized_warning,
-    score_rows,
-    uninformative_warning,
-)
+from partialfair.training.fit import fit_linear
+from partialfair.training.options import FitOptions
+from partialfair.training.remarks import explain_unfinished, uninformative_warning
+from partialfair.training.result import FitResult
+from partialfair.training.settings import EarlierFits, WarmStart
+from partialfair.training.units import Offset, penalized_warning, score_rows
 from partialfair.utils.checks import check_number
 from partialfair.utils.state import StoredAsPairs
 from partialfair.utils.typing import ArrayLike, Bools, Floats
 
 
 class PartialFairEstimator(StoredAsPairs, BaseEstimator):
-    """Fit and score linear models; what the labels mean is left to subclasses.
+    """Fit and score linear models; subclasses define what the labels mean.
 
-    Subclasses store the parameters that are read here, as `PartialFairClassifier` does.
+    Subclasses store the parameters that this class reads, as `PartialFairClassifier` does.
     """
 
     options: FitOptions | None
     result_: FitResult
 
     takes_tables: ClassVar[bool] = False
-    """Whether features may be categories, and missing."""
+    """Whether features may be categorical and may have missing values."""
 
     _set_by_fits: ClassVar[tuple[str, ...]] = (
         "coef_",
@@ -75,30 +69,40 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         "decision_threshold_",
         "n_iter_",
     )
-    """Attributes that a fit sets besides ``result_``, for an estimator that adopts another's fit."""
+    """Attributes that a fit sets besides ``result_``; an estimator that adopts another fit copies them."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters; with ``deep`` also the fields of ``options``, as ``options__n_points``.
+        """Return the parameters of the estimator, by name.
 
         Parameters
         ----------
         deep : bool, default=True
-            Whether to list parameters of what parameters hold.
+            Whether to include the fields of ``options`` as ``options__n_points`` and so on.
+
+        Returns
+        -------
+        dict
+            Parameter names mapped to their values.
         """
         parameters: dict[str, Any] = super().get_params(deep=deep)
         options = FitOptions() if self.options is None else self.options
-        # What else was set is refused by fit.
+        # `fit` raises InputError for anything else that was set.
         if deep and isinstance(options, FitOptions):
             parameters |= {f"options__{name}": value for name, value in vars(options).items()}
         return parameters
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters; ``options__n_points`` and so on replace one field of ``options``.
+        """Set parameters; names such as ``options__n_points`` replace one field of ``options``.
 
         Parameters
         ----------
         **params : dict
-            Values by name, as `get_params` lists them.
+            Values by parameter name, as `get_params` lists them.
+
+        Returns
+        -------
+        self : object
+            The estimator.
         """
         of_options = {name: params.pop(name) for name in [*params] if name.startswith("options__")}
         super().set_params(**params)
@@ -117,7 +121,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         return tags
 
     def _check_settings(self) -> None:
-        """Refuse settings that cannot be right."""
+        """Raise `InputError` for invalid parameters."""
         self._check_alpha()
         check_parameters(self)
 
@@ -125,11 +129,11 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         check_number(self.alpha, "alpha", low=0.0)
 
     def _read_features(self, X: ArrayLike, *, reset: bool) -> tuple[Features, dict[str, ArrayLike] | None]:
-        """Return features, and the columns taken out of them that hold the group."""
+        """Return the features, and the columns of X that hold the groups, separately."""
         return read_features(self, X, self.sensitive_columns, reset=reset)
 
     def _read_target(self, y: ArrayLike, n_rows: int) -> npt.NDArray[Any]:
-        """Return labels or numbers, checked."""
+        """Return the checked labels or numbers."""
         raise NotImplementedError
 
     def _read_constraints(self) -> tuple[Constraint, ...]:
@@ -137,21 +141,21 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         return read_constraints(self)
 
     def _prepare_target(self, samples: Samples) -> tuple[Samples, float, Floats | None]:
-        """Return rows whose ``y`` is positive or not, or a number; a unit of scores; factors in the loss.
+        """Return rows with a binary or numeric ``y``, the unit of the scores, and factors for the loss.
 
-        A negative unit makes low scores high.
+        A negative unit makes low scores favorable.
         """
         raise NotImplementedError
 
     def _prepare_fits(self, samples: Samples, gaps: Sequence[float] = ()) -> Self:
-        """Return an estimator that is not fitted, to be copied for several fits to the same rows.
+        """Return an unfitted estimator to copy for several fits to the same rows.
 
-        What it would choose by the rows is chosen once, for the limits that are to be set in turn.
+        Choices that depend on the rows are made once here, for all limits in ``gaps``.
         """
         return self._copy_unfitted()
 
     def _copy_unfitted(self) -> Self:
-        """Return an estimator that is not fitted and expects the columns that this one has read."""
+        """Return an unfitted estimator that expects the same columns as this one."""
         fresh: Self = clone(self)
         for name in ("n_features_in_", "feature_names_in_", "_group_columns", "_held_out_seed"):
             if hasattr(self, name):
@@ -171,21 +175,27 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
 
         Parameters
         ----------
-        X : (n, d)
-            Numbers: array, frame (pandas, polars), sparse matrix, or `CategoricalCodes`. For trees whatever
-            their library accepts: with missing values and categories, where it does.
-        y : (n,)
-            Labels of two classes; for regressors numbers.
-        sensitive_features : (n,) or (n, q)
-            Group of each row; several columns are crossed. Not needed with ``sensitive_columns``.
-        sample_weight : (n,)
-            Weight 2 is the row twice, weight 0 the row absent: in the loss and in the groups' distributions,
-            and where trees are trained.
-        clusters : (n,)
-            With ``enforce="population"``, which rows belong together, as several of one person do: they are
-            held out together, and confidence is that of so many clusters.
+        X : array-like, sparse matrix or CategoricalCodes of shape (n_samples, n_features)
+            Numeric features; a pandas or polars frame is allowed. `PartialFairTrees` accepts what the tree
+            library accepts, including missing values and categories.
+        y : array-like of shape (n_samples,)
+            Labels of two classes; numbers for regressors.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), default=None
+            Group of each row. Several columns define intersectional groups. Not needed if
+            ``sensitive_columns`` is set.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Row weights. They apply to the loss, to the score distributions of the groups and to the training
+            of trees. A weight of 2 equals two copies of the row, a weight of 0 removes it.
+        clusters : array-like of shape (n_samples,), default=None
+            Cluster of each row, for example the person that it describes; only with ``enforce="population"``.
+            A cluster is held out as a whole, and confidence bounds treat clusters as independent, not rows.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
         """
-        # The clock runs from here: reading rows counts, and so do all solves.
+        # The time limit covers everything from here: reading the rows and all solves.
         deadline = read_deadline(self)
         self._check_settings()
         if self.enforce == "population":
@@ -195,8 +205,8 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             return self
         if clusters is not None:
             raise InputError(
-                "clusters say which rows are held out together and how sure the promise about new people is, "
-                f"and enforce={self.enforce!r} makes none; leave them out"
+                "clusters affect held-out rows and confidence bounds, so they need enforce='population', not "
+                f"{self.enforce!r}; omit clusters"
             )
         task = read_task(self)
         needed = task.uses_groups(self.group_terms)
@@ -213,21 +223,21 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         earlier: EarlierFits | None = None,
         offset: Offset | None = None,
     ) -> EarlierFits:
-        """Fit the model, set the fitted attributes, and warn of what the fit leaves open.
+        """Fit the model, set the fitted attributes and issue warnings.
 
         Parameters
         ----------
         samples, task, deadline
-            The rows, what is to be fitted to them, and when the fit has to end.
+            The rows, the problem to solve, and the time at which the fit has to end.
         earlier
-            What other fits of the same rows have found.
+            Results of earlier fits of the same rows.
         offset
-            Another model that coefficients are counted from.
+            Model whose scores are added, so that coefficients are differences from it.
 
         Returns
         -------
         EarlierFits
-            For the next fit of the same rows.
+            Results for the next fit of the same rows.
         """
         samples = samples.with_weight()
         rows, unit, loss_factors = self._prepare_target(samples)
@@ -250,7 +260,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         self.groups_: Any = None
         if fit.labels is not None:
             self.groups_ = np.empty(len(fit.labels), dtype=object)
-            for k, label in enumerate(fit.labels):  # which may be tuples
+            for k, label in enumerate(fit.labels):  # labels may be tuples, so assign them one at a time
                 self.groups_[k] = label
         if rows.positive is not None and loss_factors is not None:
             self.decision_threshold_ = 0.0
@@ -259,7 +269,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
                 self._place_threshold(scores, rows.positive, rows.row_weights, loss_factors)
         # scikit-learn expects at least one iteration.
         self.n_iter_ = max(1, fit.result.history[-1].step)
-        # What only another fit needs is not stored without one.
+        # Attributes that only a later warm-started fit needs.
         if self.warm_start:
             if fit.unconstrained is not None:
                 self._unconstrained = fit.unconstrained
@@ -286,9 +296,9 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         factors: Floats,
         tuned_on: Bools | slice = slice(None),
     ) -> None:
-        """Set the threshold of decisions, tuned on some of the rows if it is to be, and their accuracy.
+        """Set the decision threshold, tuned on the rows ``tuned_on`` if requested, and the accuracy.
 
-        ``factors`` are those of weights in the loss.
+        ``factors`` are the class factors of the row weights in the loss.
         """
         threshold: Any = self.decision_threshold
         if threshold == TUNE:
@@ -300,7 +310,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         self.result_ = replace(self.result_, accuracy=accuracy)
 
     def _warm_start(self) -> WarmStart | None:
-        """Return what the last fit left, when starting warm."""
+        """Return the start that the previous fit left, if ``warm_start`` is set."""
         if not (self.warm_start and hasattr(self, "result_")):
             return None
         return WarmStart(
@@ -313,7 +323,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         )
 
     def _scores(self, X: ArrayLike, sensitive_features: ArrayLike | None) -> Floats:
-        """Score rows as fitted; the group is read only if the model has group terms."""
+        """Return scores of rows; groups are read only if the model has group terms."""
         check_is_fitted(self)
         features, columns = self._read_features(X, reset=False)
         groups = None
@@ -322,7 +332,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             groups = read_groups(given, columns, n_rows_of(features))
             if groups is None:
                 raise InputError(
-                    "the model has group terms, so it needs the group to score a row: pass "
+                    "the model has group terms, so it needs the group of every row: pass "
                     "sensitive_features, or name the columns of X in sensitive_columns"
                 )
         return self._score_samples(features, groups)
@@ -333,17 +343,17 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         return max(len(self.coef_), len(self.intercept_)) > 1
 
     def _score_samples(self, X: Features, groups: Groups | None) -> Floats:
-        """Score rows that were read."""
-        # Without group terms the group of a row does not matter, known or not.
+        """Return scores of rows that were already read."""
+        # Without group terms the groups of rows have no effect, even if they are unknown.
         known = None
         if groups is not None and self._has_group_terms:
             known = known_groups(groups, tuple(self.groups_))
         return score_rows(X, self.coef_, self.intercept_, known)
 
     def _check_stored(self) -> None:
-        """Refuse what a file holds if it could not score rows; a file may lack settings that came later."""
+        """Raise `InputError` if a file's attributes cannot score rows; newer settings may be missing."""
         held = vars(self)
-        if "coef_" not in held:  # as good as new
+        if "coef_" not in held:  # an unfitted estimator
             return
         for name, n_dimensions in (("coef_", 2), ("intercept_", 1)):
             value: Any = held.get(name)
@@ -352,21 +362,21 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
                 raise InputError(f"its {name} is not an array of finite numbers")
         coef, intercept, groups = held["coef_"], held["intercept_"], held.get("groups_")
         if groups is not None and not (isinstance(groups, np.ndarray) and groups.ndim == 1):
-            raise InputError("its groups_ are no list of groups")
-        # One row for all groups, or one for each.
+            raise InputError("its groups_ are not a list of groups")
+        # One row of coefficients for all groups, or one for each group.
         n_groups = 0 if groups is None else len(groups)
         if not {len(coef), len(intercept)} <= {1, n_groups}:
-            raise InputError("its coef_ and intercept_ do not fit its groups")
+            raise InputError("its coef_ and intercept_ do not match its groups")
         n_features, names = held.get("n_features_in_"), held.get("feature_names_in_")
         if type(n_features) is not int or not 0 < coef.shape[1] <= n_features:
-            raise InputError("its coef_ does not fit its number of features")
+            raise InputError("its coef_ does not match its number of features")
         if names is not None and not (isinstance(names, np.ndarray) and names.shape == (n_features,)):
-            raise InputError("its feature_names_in_ does not fit its number of features")
+            raise InputError("its feature_names_in_ does not match its number of features")
         if held.get("group_terms") not in (None, "intercept", "interactions"):
             raise InputError("its group_terms are unknown")
         if not isinstance(held.get("_group_columns", ()), tuple):
-            raise InputError("its group columns are no tuple")
+            raise InputError("its group columns are not a tuple")
         if not isinstance(held.get("result_"), FitResult):
-            raise InputError("its result_ is not that of a fit")
+            raise InputError("its result_ is not the result of a fit")
         if isinstance(self, ClassifierMixin):
             check_stored_decisions(held)

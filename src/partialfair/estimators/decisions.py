@@ -1,8 +1,8 @@
-"""Where a classifier decides: the score above which it predicts the second class.
+"""The decision threshold of a classifier: the score above which it predicts the second class.
 
-Constraints about ranks alone do not see the intercept: adding a number to all scores changes no rank, so that
-the threshold of decisions may be chosen freely afterwards. The weighted accuracy of ``scores > t`` changes
-only where t passes a score, hence one sort of the scores finds the best t of all.
+Constraints that depend on ranks only do not depend on the intercept: adding a number to all scores changes no
+rank, so the threshold can be chosen after the fit. The weighted accuracy of ``scores > t`` changes only where
+t passes a score, so one sort of the scores finds the best t.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TUNE = "tune"
 
 
 def check_decision_threshold(estimator: Any) -> None:
-    """Refuse what is neither a number nor to be tuned, and tuning where constraints look at one score."""
+    """Raise `InputError` for an invalid threshold, or for tuning with a constraint at a fixed score."""
     given = estimator.decision_threshold
     if not isinstance(given, str):
         check_number(given, "decision_threshold")
@@ -28,23 +28,23 @@ def check_decision_threshold(estimator: Any) -> None:
         raise InputError(f"decision_threshold must be a number or {TUNE!r}, not {shown(given)}")
     if is_regressor(estimator):
         if given != 0.0:
-            raise InputError("decision_threshold is for classifiers: a regressor makes no decisions")
+            raise InputError("decision_threshold is for classifiers; omit it for a regressor")
         return
     if given != TUNE:
         return
     bound = [one for one in estimator._read_constraints() if hasattr(one, "threshold")]
     if bound:
         raise InputError(
-            f"decision_threshold={TUNE!r} moves decisions away from the score at which "
-            f"{type(bound[0]).__name__} compares groups; give a number, or a constraint about ranks "
-            "('statistical_parity', 'group_auc')"
+            f"decision_threshold={TUNE!r} would move decisions away from the score at which "
+            f"{type(bound[0]).__name__} compares groups; give a number, or use a constraint that depends on "
+            "ranks only ('statistical_parity', 'group_auc')"
         )
 
 
 def check_stored_decisions(held: Mapping[str, Any]) -> None:
-    """Refuse attributes out of a file by which a classifier could not decide."""
+    """Raise `InputError` if a file's attributes cannot make decisions."""
     classes, threshold = held.get("classes_"), held.get("decision_threshold_")
     if not (isinstance(classes, np.ndarray) and classes.shape == (2,)):
-        raise InputError("its classes_ are not two")
+        raise InputError("its classes_ does not have two labels")
     if not is_finite_number(threshold):
         raise InputError("its decision_threshold_ is not a finite number")

@@ -1,4 +1,4 @@
-"""Read what users pass to ``fit`` and ``predict``: features, target, groups, weights and clusters."""
+"""Read the arguments of ``fit`` and ``predict``: features, target, groups, weights and clusters."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, validate_data
 
-from partialfair.constraints import Constraint
+from partialfair.constraints.base import Constraint
 from partialfair.data.categoricals import CategoricalCodes
 from partialfair.data.groups import Groups, column_names, encode_groups, group_name
 from partialfair.data.samples import Features, Samples, n_rows_of
 from partialfair.exceptions import InputError, InputTypeError
 from partialfair.metrics.inputs import cluster_codes
 from partialfair.optimization.problems import Cells
-from partialfair.training import check_groups, group_constraints, small_sample_gap_warning
+from partialfair.training.remarks import small_sample_gap_warning
+from partialfair.training.statement import check_groups, group_constraints
 from partialfair.utils.checks import (
     as_array,
     check_choice,
@@ -52,20 +53,20 @@ def read_samples(
     reset: bool = True,
     groups_needed: bool = True,
 ) -> Samples:
-    """Return rows as fits and paths use them, every array checked.
+    """Return checked rows for fits and paths.
 
     Parameters
     ----------
     estimator
-        What the rows are for: it says how features and targets are read.
+        Estimator whose methods read the features and the target.
     X, y, sensitive_features, sample_weight, clusters
         As in ``fit``.
     reset
-        Whether the columns of X become those that the estimator expects.
+        Whether the estimator will expect the columns of this X from now on.
     groups_needed
-        Whether rows need groups, which then must be given.
+        Whether to raise `InputError` if no groups are given.
     """
-    # Trees take tables, linear models numbers.
+    # Tree estimators read tables, linear models read numbers.
     features, columns = estimator._read_features(X, reset=reset)
     n_rows = n_rows_of(features)
     target = estimator._read_target(y, n_rows)
@@ -73,11 +74,11 @@ def read_samples(
     if sample_weight is not None:
         if not check_weights(sample_weight, n_rows, "rows of X").any():
             raise InputError("sample_weight is zero in every row")
-        # As given, not scaled: what regularizes a tree (Hessians, smallest leaves) depends on their sum.
+        # Not scaled: the regularization of trees (Hessians, smallest leaves) depends on the sum of weights.
         weights = finite_vector(sample_weight, "sample_weight")
     groups: Groups | None = Groups.none(n_rows)
     if groups_needed:
-        advice = "; missing_groups='ignore' lets such rows count in the loss only"
+        advice = "; missing_groups='ignore' uses such rows in the loss only"
         groups = read_groups(sensitive_features, columns, n_rows, estimator.missing_groups, advice=advice)
         terms = estimator.group_terms
         if groups is None:
@@ -86,11 +87,11 @@ def read_samples(
                 f"{wanted} needs the group of every row: pass sensitive_features to fit, or name the "
                 "columns of X in sensitive_columns"
             )
-        # Rows without weight may lack a group: they are absent.
+        # Rows with weight 0 count as absent and may lack a group.
         missing = (groups.codes < 0) & (weights is None or weights > 0)
         if terms is not None and missing.any():
             row = int(missing.argmax())
-            raise InputError(f"group_terms={terms!r} needs every row's group; row {row} has none")
+            raise InputError(f"group_terms={terms!r} needs the group of every row; row {row} has none")
         if reset:
             estimator._group_columns = names_of(sensitive_features)
     assert groups is not None
@@ -99,7 +100,7 @@ def read_samples(
 
 
 def adopt_samples(estimator: Any, samples: Samples, *, reset: bool = True) -> Samples:
-    """Return rows that were read and encoded elsewhere, with features as the estimator takes them."""
+    """Return rows that were read and encoded elsewhere, with features in the estimator's format."""
     if reset:
         estimator._group_columns = ()
     clusters = None if samples.clusters is None else cluster_codes(samples.clusters, samples.n)
@@ -110,11 +111,11 @@ def adopt_samples(estimator: Any, samples: Samples, *, reset: bool = True) -> Sa
 def check_sample_groups(
     samples: Samples, constraints: Sequence[Constraint], min_group_size: int, positive: Bools | None = None
 ) -> None:
-    """Refuse groups that no constraint can compare; warn of those too small for the limit."""
+    """Raise `InputError` if no constraint can compare the groups; warn of groups that are too small."""
     if not constraints:
         return
     if samples.n == 1:
-        raise InputError("X has one sample; a constraint compares people of at least two groups")
+        raise InputError("X has one sample; a constraint compares rows of at least two groups")
     labels = samples.groups.labels
     if len(labels) < 2:
         found = f"only group {group_name(labels[0])!r}" if labels else "no group"
@@ -130,7 +131,7 @@ def check_sample_groups(
 def read_features(
     estimator: Any, X: ArrayLike, sensitive_columns: Any, *, reset: bool
 ) -> tuple[Features, dict[str, ArrayLike] | None]:
-    """Return the features as numbers, and the columns taken out of them that hold the group.
+    """Return the features as numbers, and the columns of X that hold the groups.
 
     ``n_features_in_`` and ``feature_names_in_`` describe X as it was passed, sensitive columns included.
     """
@@ -143,7 +144,7 @@ def read_features(
         if reset:
             estimator.n_features_in_, estimator.feature_names_in_ = code_names.size, code_names
         elif not np.array_equal(code_names, getattr(estimator, "feature_names_in_", np.empty(0))):
-            raise InputError("X has other columns or categories than those seen in fit")
+            raise InputError("the columns or categories of X differ from those in fit")
         return X, None
     if sensitive_columns is None:
         features, groups = _convert_table(partial(validate_data, estimator, reset=reset), X), None
@@ -158,9 +159,9 @@ def read_features(
 def part_features(
     estimator: Any, X: ArrayLike, sensitive_columns: Any, *, reset: bool
 ) -> tuple[Features, dict[str, ArrayLike] | None]:
-    """Return X as it is but for the columns that hold the group, and those columns, if there are any."""
+    """Return X without the columns that hold the groups, and those columns, if there are any."""
     refuse_lazy(X, "X")
-    # Names and number of columns are those of X with the group.
+    # The stored names and number of columns include the sensitive columns.
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     if sensitive_columns is None:
         return X, None
@@ -170,14 +171,14 @@ def part_features(
 
 
 def feature_name(estimator: Any, feature: int) -> str:
-    """Return what messages call a feature of a fitted estimator: its name, where columns have names."""
+    """Return the name of a feature for messages: its column name, if columns have names."""
     names = getattr(estimator, "feature_names_in_", None)
     if names is None:
         return f"feature {feature} of X"
     left_out = estimator.sensitive_columns
     single = left_out is None or isinstance(left_out, str | int | np.integer)
     left_out = [left_out] if single else list(left_out)
-    # Columns of names are given by name or by position.
+    # Sensitive columns are given by name or by position.
     left_out = [names[one] if isinstance(one, int | np.integer) else one for one in left_out]
     return f"feature {shown([name for name in names if name not in left_out][feature])}"
 
@@ -190,7 +191,7 @@ def read_groups(
     *,
     advice: str = "",
 ) -> Groups | None:
-    """Return the group of every row from ``sensitive_features`` or from columns of X; None without either."""
+    """Return the group of every row from ``sensitive_features`` or columns of X; None if neither is given."""
     check_choice(missing, "missing_groups", ("error", "ignore"))
     sources = [source for source in (columns, sensitive_features) if source is not None]
     found = [
@@ -198,11 +199,11 @@ def read_groups(
         for source in sources
     ]
     if len(found) == 2:
-        # Both may be given, as pipelines do, if groups correspond one to one, whatever their names.
+        # Both may be given, as in pipelines, if their groups correspond one to one under any names.
         pairs = np.unique(np.stack([one.codes for one in found]), axis=1)
         if any(len(np.unique(codes)) < codes.size for codes in pairs):
             raise InputError(
-                "sensitive_features and sensitive_columns give different groups; leave one of them out"
+                "sensitive_features and sensitive_columns give different groups; omit one of them"
             )
     return found[0] if found else None
 
@@ -214,7 +215,7 @@ def names_of(source: ArrayLike | None) -> tuple[Any, ...]:
 
 
 def in_columns_of(names: tuple[Any, ...], source: ArrayLike | None) -> ArrayLike | None:
-    """Return the columns of sensitive features in the order in which fit crossed them."""
+    """Return the columns of the sensitive features in their order in fit."""
     given = names_of(source)
     if source is None or not names or not given or given == names:
         return source
@@ -224,7 +225,7 @@ def in_columns_of(names: tuple[Any, ...], source: ArrayLike | None) -> ArrayLike
 
 
 def known_groups(groups: Groups, known: tuple[GroupLabel, ...]) -> Groups:
-    """Return the same membership, coded among the groups seen in training."""
+    """Return the same groups, coded by their positions among the groups seen in training."""
     position = {label: k for k, label in enumerate(known)}
     for label in groups.labels:
         if label not in position:
@@ -235,7 +236,7 @@ def known_groups(groups: Groups, known: tuple[GroupLabel, ...]) -> Groups:
 
 
 def read_target(y: ArrayLike, n_rows: int) -> npt.NDArray[Any]:
-    """Return one column of as many values as there are rows, none of them missing or infinite."""
+    """Return a target of one column with one value per row, none missing or infinite."""
     if y is None:
         raise InputError("fit requires y to be passed, but the target y is None")
     refuse_masked(y, "y")
@@ -257,7 +258,7 @@ def read_target(y: ArrayLike, n_rows: int) -> npt.NDArray[Any]:
 
 
 def two_classes(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the two labels that occur, in order; refuse one, and more."""
+    """Return the two labels in order; raise `InputError` if there are not exactly two."""
     classes = np.unique(labels)
     if classes.size == 2:
         return classes
@@ -268,32 +269,32 @@ def two_classes(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def check_names_of_classes(classes: npt.NDArray[Any]) -> None:
-    """Refuse labels whose names say that the larger, for which scores are high, is the negative one."""
+    """Raise `InputError` if the names of the labels suggest that the larger label is the negative one."""
     first, second = classes.tolist()
     if reads_as_negative(second) and not reads_as_negative(first):
         raise InputError(
-            f"y has the labels {first!r} and {second!r}: by name {first!r} is positive, but scores are high "
-            f"for {second!r}, the larger; fit y == {first!r}, or set higher_is_better=False, so that ranks "
-            "count from low scores"
+            f"y has the labels {first!r} and {second!r}: by name {first!r} is positive, but high scores mean "
+            f"{second!r}, the larger; fit y == {first!r}, or set higher_is_better=False, so that ranks count "
+            "from low scores"
         )
 
 
 def check_labels(labels: npt.NDArray[Any]) -> None:
-    """Refuse a target of a classifier that is not labels: continuous numbers, or types without an order."""
+    """Raise `InputError` if a classifier's target is continuous or has labels of several types."""
     try:
         check_classification_targets(labels)
-    except TypeError:  # of labels that cannot be sorted
+    except TypeError:  # labels that cannot be sorted
         kinds = sorted({type(label).__name__ for label in labels.tolist()})
         raise InputError(f"y holds labels of different types ({', '.join(kinds)}); use one type") from None
 
 
 def _convert_table(check: Callable[..., Features], X: ArrayLike) -> Features:
-    """Convert a table by scikit-learn's check; if text, dates or objects are in the way, say where."""
+    """Convert a table by scikit-learn's check; if that fails, name the column and the value."""
     refuse_repeated_names(X, "X")
-    # The types of the columns of a table, or the only type of an array; of lists none. Arrow's have no kind.
+    # Data types of the columns, or of an array; lists have none, and Arrow types have no kind.
     dtypes = [X.dtype] if hasattr(X, "dtype") else getattr(X, "dtypes", getattr(X, "schema", ()))
     if not sparse.issparse(X) and any(getattr(one, "kind", "O") in "mMO" for one in dtypes):
-        _refuse_dates(X)  # scikit-learn would take them for counts of nanoseconds
+        _refuse_dates(X)  # scikit-learn would read dates as counts of nanoseconds
     try:
         return check(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False)
     except (ValueError, TypeError, OverflowError) as error:
@@ -325,11 +326,11 @@ def _convert_table(check: Callable[..., Features], X: ArrayLike) -> Features:
 
 
 def refuse_repeated_names(table: ArrayLike, name: str) -> None:
-    """Refuse a table with two columns of one name."""
-    names = () if sparse.issparse(table) else names_of(table)  # some formats are mappings
+    """Raise `InputError` for a table in which two columns have the same name."""
+    names = () if sparse.issparse(table) else names_of(table)  # some sparse formats are mappings
     if len(set(names)) < len(names):
         twice = next(one for k, one in enumerate(names) if one in names[:k])
-        raise InputError(f"{name} has several columns named {twice!r}; give each a name of its own")
+        raise InputError(f"{name} has several columns named {twice!r}; give each column a different name")
 
 
 def _refuse_dates(X: ArrayLike) -> None:
@@ -343,7 +344,7 @@ def _named(X: ArrayLike, place: int) -> str:
 
 
 def _locate(X: ArrayLike, sensitive_columns: Any) -> tuple[list[str], list[int]]:
-    """Return names for messages, and positions in X."""
+    """Return the names of the sensitive columns for messages, and their positions in X."""
     if len(np.shape(X)) != 2:
         raise InputError(f"X must have two dimensions, not {len(np.shape(X))}")
     single = isinstance(sensitive_columns, str | int | np.integer)
@@ -376,7 +377,7 @@ def _locate(X: ArrayLike, sensitive_columns: Any) -> tuple[list[str], list[int]]
     if len(set(places)) < len(places):
         raise InputError(f"sensitive_columns lists a column twice: {wanted}")
     if len(places) == n_columns:
-        raise InputError("sensitive_columns are all the columns of X, so no feature is left")
+        raise InputError("sensitive_columns names all columns of X, so no feature is left")
     return names, places
 
 
@@ -402,10 +403,10 @@ def _without(X: ArrayLike, places: list[int]) -> ArrayLike:
 
 
 def _check_finite(X: Features, estimator: Any, left_out: set[int]) -> None:
-    """Refuse missing and infinite features; columns that hold the group are left out of them."""
+    """Raise `InputError` for missing or infinite features outside the sensitive columns."""
     values = X.data if sparse.issparse(X) else X
     with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(values.sum()) or np.isfinite(values).all():  # a finite sum spares the second look
+        if np.isfinite(values.sum()) or np.isfinite(values).all():  # a finite sum is the faster check
             return
     bad = ~np.isfinite(values)
     what = "NaN" if np.isnan(values).any() else "infinity"

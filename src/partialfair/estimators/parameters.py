@@ -1,4 +1,4 @@
-"""Read an estimator's parameters: constraints, solver and settings, or one sentence about what is wrong."""
+"""Read and check the parameters of an estimator: constraints, solver and settings."""
 
 from __future__ import annotations
 
@@ -10,22 +10,17 @@ import numpy as np
 from sklearn.base import is_regressor
 from sklearn.utils import check_random_state
 
-from partialfair.constraints import Constraint
+from partialfair.constraints.base import Constraint
 from partialfair.data.intervals import require_interval
 from partialfair.estimators.decisions import check_decision_threshold
 from partialfair.exceptions import InputError
 from partialfair.optimization.models import GroupTerms
 from partialfair.optimization.objectives import AUC, LossSettings, PartialAUC, Squared, read_loss
 from partialfair.optimization.solvers import SOLVERS, Newton, Solver
-from partialfair.training import (
-    NAMED_CONSTRAINTS,
-    Automatic,
-    FitOptions,
-    FitSettings,
-    NamedConstraint,
-    check_outside,
-    record_of,
-)
+from partialfair.training.adjoining import check_outside
+from partialfair.training.named_constraints import NAMED_CONSTRAINTS, Automatic, NamedConstraint, record_of
+from partialfair.training.options import FitOptions
+from partialfair.training.settings import FitSettings
 from partialfair.utils.checks import (
     check_choice,
     check_count,
@@ -38,18 +33,18 @@ from partialfair.utils.checks import (
 from partialfair.utils.clock import deadline_in
 from partialfair.utils.typing import IntervalLike
 
-# Parameters of an estimator that only constraints stated by name are made of, and their defaults.
+# Parameters that apply only to constraints stated by name, and their defaults.
 _STATED_BY: dict[str, Any] = {"max_gap": 0.05, "gap_scale": "interval", "constraint_threshold": 0.0}
 
 
 @dataclass(frozen=True)
 class FitTask:
-    """What is to be fitted, and how.
+    """The problem that a fit solves, and the solver.
 
     Attributes
     ----------
     constraints, loss, solver
-        As an estimator's parameters state them.
+        As the parameters of an estimator state them.
     """
 
     constraints: tuple[Constraint, ...]
@@ -57,12 +52,12 @@ class FitTask:
     solver: Solver
 
     def uses_groups(self, group_terms: GroupTerms) -> bool:
-        """Whether rows need groups."""
+        """Whether the fit needs the groups of rows."""
         return bool(self.constraints) or group_terms is not None
 
 
 def read_task(estimator: Any, constraints: tuple[Constraint, ...] | None = None) -> FitTask:
-    """Return what is to be fitted and how, as the parameters state it; constraints may have been read."""
+    """Return the problem that the parameters state; ``constraints`` may have been read before."""
     if constraints is None:
         constraints = () if estimator.constraint is None else estimator._read_constraints()
     if estimator.outside == "no_worse":
@@ -70,14 +65,14 @@ def read_task(estimator: Any, constraints: tuple[Constraint, ...] | None = None)
     loss = read_loss(estimator.loss)
     if is_regressor(estimator) and not isinstance(
         loss, Squared
-    ):  # it alone may be solved in other units of y
-        raise InputError(f"loss={estimator.loss!r} is a loss of two classes; a regressor takes 'squared'")
+    ):  # the squared loss alone can be solved in other units of y
+        raise InputError(f"loss={estimator.loss!r} is a loss for two classes; a regressor needs 'squared'")
     return FitTask(constraints, loss, read_solver(estimator, constraints))
 
 
 def read_settings(estimator: Any, solver: Solver) -> FitSettings:
-    """Return the parameters that describe a fit, as settings of it."""
-    # Fields of the settings that have the names of parameters.
+    """Return the settings of a fit from the parameters of the estimator."""
+    # Fields of the settings with the same name as a parameter.
     same = (
         *("alpha", "fit_intercept", "group_terms", "higher_is_better", "max_iter", "enforce", "outside"),
         *("min_group_size", "tol", "callback", "verbose"),
@@ -92,7 +87,7 @@ def read_settings(estimator: Any, solver: Solver) -> FitSettings:
 
 
 def read_options(estimator: Any) -> FitOptions:
-    """Return the options of a fit, checked; the defaults where there are none."""
+    """Return the checked options of a fit; the defaults if there are none."""
     options = FitOptions() if estimator.options is None else estimator.options
     if not isinstance(options, FitOptions):
         raise InputError(
@@ -102,13 +97,13 @@ def read_options(estimator: Any) -> FitOptions:
 
 
 def read_deadline(estimator: Any) -> float:
-    """Return when the fit that begins now has to end; settings are checked later."""
+    """Return the time at which a fit that begins now has to end; settings are checked later."""
     limit = estimator.time_limit
     return deadline_in(float(limit) if limit is not None and is_finite_number(limit) else None)
 
 
 def check_parameters(estimator: Any) -> None:
-    """Refuse settings that cannot be right, whatever the rows."""
+    """Raise `InputError` for settings that are invalid for any data."""
     check_flag(getattr(estimator, "fit_intercept", True), "fit_intercept")  # trees have no such parameter
     check_number(estimator.tol, "tol", above=0.0)
     if estimator.time_limit is not None:
@@ -121,11 +116,11 @@ def check_parameters(estimator: Any) -> None:
         check_flag(getattr(estimator, name), name)
     if not isinstance(estimator.verbose, bool):
         check_count(estimator.verbose, "verbose", low=0)
-    if not isinstance(estimator.random_state, np.random.RandomState):  # from which that would draw
+    if not isinstance(estimator.random_state, np.random.RandomState):  # the check would draw from it
         seed_of(estimator)
     check_number(estimator.confidence, "confidence", above=0.0, high=1.0)
     if estimator.confidence == 1:
-        raise InputError("confidence must lie between 0 and 1, not 1: no sample shows anything for certain")
+        raise InputError("confidence must lie between 0 and 1, not 1: no sample gives certainty")
     check_validation(estimator.validation)
     check_choice(estimator.outside, "outside", ("free", "no_worse"))
     if estimator.outside == "no_worse" and estimator.enforce != "exact":
@@ -140,19 +135,19 @@ def check_parameters(estimator: Any) -> None:
 
 
 def is_rows(validation: Any) -> bool:
-    """Whether ``validation`` holds rows, and is not a fraction of them."""
+    """Whether ``validation`` holds rows rather than a fraction."""
     return isinstance(validation, tuple | list)
 
 
 def check_validation(validation: Any) -> None:
-    """Refuse validation rows that are not three to five things, and fractions that cannot be right."""
+    """Raise `InputError` unless ``validation`` is a valid fraction or three to five arrays."""
     if not is_rows(validation):
         check_number(validation, "validation", above=0.0, high=0.9)
         return
     if not 3 <= len(validation) <= 5:
         raise InputError(
-            "validation must be a share of the rows, or (X, y, sensitive_features), with sample_weight as a "
-            f"fourth and clusters as a fifth if need be, not {len(validation)} things"
+            "validation must be a fraction of the rows, or (X, y, sensitive_features) with optional "
+            f"sample_weight and clusters, so three to five arrays, not {len(validation)}"
         )
     names = ("X", "y", "sensitive_features", "sample_weight", "clusters")
     for values, name in zip(validation, names, strict=False):
@@ -160,11 +155,11 @@ def check_validation(validation: Any) -> None:
 
 
 def read_constraints(estimator: Any) -> tuple[Constraint, ...]:
-    """Return the constraints that an estimator's parameters state; they check themselves.
+    """Return the constraints that the parameters of an estimator state.
 
-    A name takes its interval, gap and so on from the estimator's parameters. Objects bring their own, but
-    those without an interval take the estimator's. What no constraint takes must be left alone: silence about
-    which holds would be worse.
+    A constraint given by name uses the estimator's interval, limit and so on. Constraint objects have their
+    own settings, but objects without an interval use the estimator's. A parameter that no constraint uses
+    raises `InputError`, because ignoring it silently would mislead.
     """
     stated = estimator.constraint
     if stated is None:
@@ -177,7 +172,7 @@ def read_constraints(estimator: Any) -> tuple[Constraint, ...]:
             raise InputError(
                 f"constraint must be {names}, None, a constraint object, or a list of those, not {one!r}"
             )
-    # Objects only: parameters of the estimator would be ignored.
+    # Constraint objects only: they would ignore these parameters of the estimator.
     if not any(isinstance(one, str) for one in listed):
         given = {name: getattr(estimator, name) for name in _STATED_BY}
         ignored = [
@@ -191,11 +186,11 @@ def read_constraints(estimator: Any) -> tuple[Constraint, ...]:
             ignored.append("interval")
         if ignored:
             raise InputError(
-                f"constraint is an object with settings of its own, so {ignored[0]} must not be given"
+                f"constraint is an object with its own settings, so {ignored[0]} must not be given"
             )
     interval = estimator.interval
     if isinstance(interval, str) and interval == "auto":
-        interval = Automatic((0.0, 1.0))  # chosen once the unconstrained scores are known
+        interval = Automatic((0.0, 1.0))  # chosen when the unconstrained scores are known
     constraints = [
         _build_constraint(estimator, NAMED_CONSTRAINTS[one].kind, interval) if isinstance(one, str) else one
         for one in listed
@@ -210,7 +205,7 @@ def _build_constraint(estimator: Any, kind: type[Constraint], interval: Interval
     given = {name: getattr(estimator, name) for name in ("max_gap", "gap_scale")}
     given["n_points"] = read_options(estimator).n_points
     given["threshold"] = estimator.constraint_threshold
-    if interval is not None:  # some classes have a default
+    if interval is not None:  # some classes have a default interval
         given["interval"] = interval
     names = {field.name for field in fields(kind)}
     if "threshold" in names:
@@ -219,24 +214,24 @@ def _build_constraint(estimator: Any, kind: type[Constraint], interval: Interval
 
 
 def read_bounded_constraint(estimator: Any) -> tuple[Constraint, NamedConstraint]:
-    """Return the one constraint and its record, refusing what cannot be guaranteed in the population."""
+    """Return the constraint and its record; raise `InputError` if no population guarantee is possible."""
     if estimator.constraint is None:
-        raise InputError("enforce='population' bounds the gap of new people, so it needs a constraint")
+        raise InputError("enforce='population' limits the gap in the population, so it needs a constraint")
     constraints = estimator._read_constraints()
     if len(constraints) != 1:
-        raise InputError(f"enforce='population' takes one constraint, not {len(constraints)}")
+        raise InputError(f"enforce='population' needs exactly one constraint, not {len(constraints)}")
     (stated,) = constraints
     record = record_of(stated)
     if record is None:
         raise InputError(
-            f"enforce='population' bounds the gap of new people, and {type(stated).__name__} bounds no exact "
-            "metric"
+            f"enforce='population' limits an exact metric in the population, and {type(stated).__name__} has "
+            "no exact metric; use a constraint that has one, such as 'statistical_parity'"
         )
     return stated, record
 
 
 def refuse_for_regression(estimator: Any) -> None:
-    """Refuse constraints by name that are about labels or decisions, which a regressor does not have."""
+    """Raise `InputError` for constraints that need labels or decisions, which a regressor does not have."""
     stated = (
         estimator.constraint if isinstance(estimator.constraint, list | tuple) else [estimator.constraint]
     )
@@ -244,14 +239,14 @@ def refuse_for_regression(estimator: Any) -> None:
     for one in stated:
         if automatic and getattr(one, "interval", None) is None:
             raise InputError(
-                "interval='auto' needs a rate of positive decisions, and a regressor makes none: take "
-                "the interval of choose_interval(predictions, positive_rate=...)"
+                "interval='auto' needs a rate of positive decisions, which a regressor does not have: pass "
+                "interval=choose_interval(predictions, positive_rate=...)"
             )
         if not isinstance(one, str):
             continue
         metric = NAMED_CONSTRAINTS[one].bounded if one in NAMED_CONSTRAINTS else None
         if metric is not None and metric.needs_labels:
-            raise InputError(f"constraint={one!r} compares people with the same label; a regressor has none")
+            raise InputError(f"constraint={one!r} compares rows of one label, and a regressor has no labels")
         if metric is not None and metric.needs_threshold and estimator.constraint_threshold is None:
             raise InputError(
                 f"constraint={one!r} needs constraint_threshold, the prediction at which groups are compared"
@@ -259,7 +254,7 @@ def refuse_for_regression(estimator: Any) -> None:
 
 
 def read_solver(estimator: Any, constraints: Sequence[Constraint]) -> Solver:
-    """Return the solver of that name, or the one given."""
+    """Return the solver of that name, or the solver object."""
     wanted, max_iter = estimator.solver, estimator.max_iter
     if not isinstance(wanted, str):
         if isinstance(wanted, type):
@@ -269,11 +264,11 @@ def read_solver(estimator: Any, constraints: Sequence[Constraint]) -> Solver:
                 f"solver must be a name or a Solver of partialfair.optimization.solvers, not {wanted!r}"
             )
         if max_iter is not None:
-            raise InputError("solver is an object with settings of its own, so max_iter must not be given")
+            raise InputError("solver is an object with its own settings, so max_iter must not be given")
         return wanted
     check_choice(wanted, "solver", SOLVERS)
     settings = {} if max_iter is None else {"max_iter": max_iter}
-    # Convex and smooth: Newton's method, whatever solver the constraints would have.
+    # Convex and smooth problems use Newton's method, whatever the solver for constraints.
     if not constraints:
         return Newton(**settings)
     if wanted == "auto":
@@ -283,7 +278,7 @@ def read_solver(estimator: Any, constraints: Sequence[Constraint]) -> Solver:
 
 
 def choose_scoring(estimator: Any) -> str:
-    """Return how models that held-out rows validate are compared, by what they were trained for."""
+    """Return the score by which validated models are compared; it suits the loss."""
     if is_regressor(estimator):
         return "r2"
     if isinstance(read_loss(estimator.loss), AUC | PartialAUC):
@@ -293,12 +288,12 @@ def choose_scoring(estimator: Any) -> str:
 
 
 def seed_of(estimator: Any) -> int:
-    """Return the seed of all that is random in a fit; without ``random_state`` it is always the same."""
+    """Return the seed of a fit; without ``random_state`` it is always the same."""
     return 0 if estimator.random_state is None else read_seed(estimator.random_state)
 
 
 def read_seed(random_state: Any) -> int:
-    """Return a seed drawn from a random state, or a complaint that names it."""
+    """Return a seed drawn from a random state; raise `InputError` if it is not one."""
     try:
         return int(check_random_state(random_state).randint(2**31 - 1))
     except (TypeError, ValueError, OverflowError):

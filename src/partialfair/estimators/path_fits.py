@@ -1,4 +1,4 @@
-"""Fits of a path: one model after the other, each knowing the others, and how good they are on new rows."""
+"""The fits of a path, each of which knows all earlier ones, and their evaluation on rows not trained on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sklearn.base import is_regressor
 from sklearn.metrics import balanced_accuracy_score, r2_score, roc_auc_score
 from sklearn.utils.parallel import Parallel, delayed
 
-from partialfair.constraints import Constraint
+from partialfair.constraints.base import Constraint
 from partialfair.data.samples import Samples
 from partialfair.estimators.held_out import HeldOut, OutOfFold
 from partialfair.estimators.parameters import read_deadline, read_task
@@ -23,14 +23,16 @@ from partialfair.metrics.catalogue import Metric
 from partialfair.metrics.partial import WorstGap
 from partialfair.optimization.problems import WeightedScores
 from partialfair.optimization.solvers import Record, Status
-from partialfair.training import EarlierFits, NamedConstraint, make_known, measure_gap
+from partialfair.training.named_constraints import NamedConstraint, make_known
+from partialfair.training.settings import EarlierFits
+from partialfair.training.statement import measure_gap
 from partialfair.utils.clock import out_of_time
 from partialfair.utils.typing import Floats
 
 Scoring: TypeAlias = Callable[[Any, Any, Floats, Floats | None], float]
 
 SCORINGS: dict[str, Scoring] = {
-    # Not scikit-learn's, whose checks of labels would take longer than the fits, over all resamples.
+    # Not scikit-learn's functions, whose label checks would take longer over all resamples than the fits.
     "accuracy": lambda y, predicted, scores, w: float(np.average(np.asarray(y) == predicted, weights=w)),
     "balanced_accuracy": lambda y, predicted, scores, w: float(
         balanced_accuracy_score(y, predicted, sample_weight=w)
@@ -38,16 +40,16 @@ SCORINGS: dict[str, Scoring] = {
     "roc_auc": lambda y, predicted, scores, w: float(roc_auc_score(y, scores, sample_weight=w)),
     "r2": lambda y, predicted, scores, w: float(r2_score(y, predicted, sample_weight=w)),
 }
-"""How good a model is, higher being better: functions of labels, predictions, scores and weights."""
+"""Scores of models, higher is better: functions of labels, predictions, scores and weights."""
 
 _N_RESAMPLES = 200
 TINY_TIME = 1e-3
-"""Seconds that a fit is given at least: it needs a limit above 0."""
+"""Smallest time limit of a fit in seconds: it must be above 0."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FittedModel:
-    """One model of a path as it was trained; attributes are those of `PathPoint`."""
+    """One trained model of a path; its attributes are those of `PathPoint`."""
 
     max_gap: float
     alpha: float
@@ -58,17 +60,17 @@ class FittedModel:
 
     @property
     def unconstrained(self) -> bool:
-        """Whether this is the model without constraint."""
+        """Whether this is the unconstrained model."""
         return self.max_gap == float("inf")
 
     @property
     def objective(self) -> float:
-        """Loss and penalty on the rows it was trained on."""
+        """Loss and penalty on the training rows."""
         return float(self.model.result_.objective)
 
     @property
     def allowed(self) -> str:
-        """Its limit, in words."""
+        """The limit as text."""
         return "no constraint" if self.unconstrained else f"max gap {self.max_gap:g}"
 
     def __repr__(self) -> str:
@@ -80,27 +82,27 @@ class FittedModel:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PathPoint(FittedModel):
-    """One model of the path, and how good it is on rows that it was not trained on.
+    """One model of a path, and its evaluation on rows that were not used in training.
 
     Attributes
     ----------
-    max_gap, alpha
-        Its limit and penalty; ``max_gap`` is infinite for the model without constraint.
-    model
+    max_gap, alpha : float
+        Limit and penalty; ``max_gap`` is infinite for the unconstrained model.
+    model : estimator
         The fitted estimator; ``model.result_`` has its status and KKT certificate.
-    constraint
-        What it is evaluated by, with an interval that was chosen automatically filled in.
-    training_gap
-        Its exact gap on the rows it was trained on.
-    seconds
-        What the fit took; with ``cv`` all fits together.
-    scores, predictions
-        On the validation rows. With ``cv`` out of fold: of every row by the model that has not seen it, the
-        scores on a scale that the folds share (`partialfair.estimators.held_out`).
-    score, error
-        How good these are, and the standard error of that.
-    fold_models
-        With ``cv`` the models whose scores they are, by fold; else none.
+    constraint : Constraint
+        The constraint by which it is evaluated, with the interval if that was chosen automatically.
+    training_gap : float
+        Exact gap on the training rows.
+    seconds : float
+        Run time of the fit; with ``cv`` of all fits together.
+    scores, predictions : ndarray of shape (n_samples,)
+        Scores and predictions on the validation rows. With ``cv`` they are out of fold, with scores on a
+        scale that is common to the folds (`partialfair.estimators.held_out`).
+    score, error : float
+        Score of these predictions, and its standard error.
+    fold_models : tuple of estimators
+        With ``cv`` the models that scored each fold; empty otherwise.
     """
 
     scores: Floats
@@ -120,7 +122,7 @@ class VariedConstraint:
     Attributes
     ----------
     stated
-        As the parameters state it, with any limit.
+        The constraint with any limit.
     record, metric
         Its name and the metric that it bounds, which other processes may not know.
     """
@@ -142,54 +144,54 @@ def fit_chain(
     deadline: float = float("inf"),
     points: list[Model] | None = None,
 ) -> list[Model]:
-    """Fit the models of one alpha, without constraint and then from loose to strict, each from the last.
+    """Fit the models of one alpha: unconstrained, then with decreasing limits, each warm-started.
 
     Parameters
     ----------
     estimator, train, gaps
-        What is fitted, to which rows, and the limits in falling order.
+        The estimator, the training rows and the limits in decreasing order.
     alpha
-        The penalty; None: the estimator's own.
+        The penalty; None uses the estimator's.
     evaluate, say
-        What makes a point of a fitted model, and what is to be done with every point.
+        ``evaluate`` makes a point of a fitted model, ``say`` is called with every point.
     varied
-        The constraint with these limits.
+        The constraint whose limit varies.
     deadline
-        When all fits have to end.
+        Time at which all fits have to end.
     points
-        A list to extend: it has the models that were finished when the chain ends with KeyboardInterrupt, and
-        the one that was interrupted.
+        A list to extend. If the chain ends with KeyboardInterrupt, it has the finished models and the one
+        that was interrupted.
     """
-    # In another process a constraint of the user's is not registered.
+    # Another process may not have a user's constraint registered.
     make_known(varied.record, varied.metric)
     earlier, answers = EarlierFits(), []
     points = [] if points is None else points
     settings = estimator.get_params(deep=False)
-    # Solvers given as objects, which may need constraints, and their steps are not for the first.
+    # The unconstrained fit uses neither solver objects, which may need constraints, nor their steps.
     freed = {"constraint": None, "outside": "free", "solver": "auto", "max_iter": None}
     model = estimator._copy_unfitted().set_params(warm_start=True, **freed)
     if alpha is not None:
         model.set_params(alpha=alpha)
-    # Copies of models have copies of the callback: each fit is given the caller's own.
+    # Copies of models have copies of the callback; each fit must call the original.
     stated, callback = varied.stated, estimator.callback
     for gap in [float("inf"), *gaps]:
         if points and out_of_time(deadline):
             return points
         if points:
-            # A model of a path stays as it is when the next one starts from it.
+            # Copied, because the next warm-started fit would change it.
             model = deepcopy(model).set_params(**{name: settings[name] for name in freed})
             model.set_params(**with_gap(model, gap))
         if deadline < float("inf"):
             model.set_params(time_limit=max(deadline - time.monotonic(), TINY_TIME))
-        # Which model is new tells whether this fit had any answer.
+        # New models after the fit mean that it returned an answer.
         before = earlier.models
         fitted, earlier, interrupted = _fit_model(stated, model, gap, earlier, train, callback)
         points.append(evaluate(fitted))
         if interrupted:
-            raise KeyboardInterrupt  # a fit keeps its best point, a path ends
+            raise KeyboardInterrupt  # a fit returns its best model on Ctrl-C, a path ends
         say(points[-1])
         answers.append(next((one for one in earlier.models if one not in before), None))
-    # Candidates of one fit, whether feasible for its own limit or not, may be better answers for another.
+    # A candidate of one fit, feasible for its limit or not, may be the best answer for another limit.
     for k, answer in reversed(list(enumerate(answers))):
         if out_of_time(deadline):
             return points
@@ -206,9 +208,9 @@ def fit_chain(
 def _fit_model(
     stated: Constraint, model: Any, gap: float, earlier: EarlierFits, train: Samples, callback: Any
 ) -> tuple[FittedModel, EarlierFits, bool]:
-    """Fit one model of a path, which knows the others; say whether Ctrl-C ended the fit."""
+    """Fit one model of a path, given the others; return also whether Ctrl-C ended the fit."""
     begun = time.perf_counter()
-    # A fit returns its best point on Ctrl-C; a path must know that it was not the callback.
+    # A fit returns its best model on Ctrl-C and on a callback that returns True; only Ctrl-C ends a path.
     listener = Listener(callback)
     model.set_params(callback=listener)
     deadline = read_deadline(model)
@@ -229,19 +231,19 @@ def _fit_model(
 
 @dataclass(eq=False)
 class Listener:
-    """Knows whether it was the estimator's callback that stopped a fit, or the keyboard."""
+    """Record whether the estimator's callback stopped a fit, rather than the keyboard."""
 
     callback: Callable[[Record], bool | None] | None
     stopped: bool = False
 
     def __call__(self, line: Record) -> bool:
-        """Call the callback, and remember whether it stops the fit."""
+        """Call the callback, and store whether it stops the fit."""
         self.stopped = bool(self.callback is not None and self.callback(line))
         return self.stopped
 
 
 def measure_training_gap(stated: Constraint, model: Any, train: Samples) -> tuple[Constraint, WorstGap]:
-    """Return a constraint with its interval, and its exact gap under a model that was fitted without it."""
+    """Return a constraint with its interval, and its exact gap for a model that was fitted without it."""
     train = train.with_weight()
     positive = None if is_regressor(model) else train.y == model.classes_[1]
     return measure_gap(
@@ -254,7 +256,7 @@ def measure_training_gap(stated: Constraint, model: Any, train: Samples) -> tupl
 
 
 def with_gap(model: Any, gap: float) -> dict[str, Any]:
-    """Return the settings by which an estimator has that limit."""
+    """Return the parameters that give an estimator this limit."""
     if isinstance(model.constraint, str):
         return {"max_gap": gap}
     return {"constraint": replace(model.constraint, max_gap=gap)}
@@ -268,22 +270,22 @@ def scores_of(model: Any, samples: Samples) -> Floats:
 def evaluate_point(
     fitted: FittedModel, rows: Samples, scores: Floats, raw: Floats, scoring: str
 ) -> PathPoint:
-    """Say how good scores of rows are; the standard error is a bootstrap's, of clusters if there are any.
+    """Evaluate the scores of rows; the standard error is from a bootstrap, of clusters if there are any.
 
-    Predictions are those of the raw scores, before those of several folds were aligned.
+    Predictions come from ``raw``, the scores before those of several folds were aligned.
     """
     model, y, weights = fitted.model, rows.y, rows.row_weights
     predictions = raw
     if not is_regressor(model):
         predictions = np.asarray(model.classes_[(raw > model.decision_threshold_).astype(np.intp)])
-    # Clusters are drawn as a whole, for rows of one are not independent.
+    # Whole clusters are drawn, because the rows of a cluster are not independent.
     together = np.arange(rows.n) if rows.clusters is None else rows.clusters
     n_drawn = int(together.max(initial=-1)) + 1
     measure = SCORINGS[scoring]
     rng = np.random.default_rng(0)
     drawn = []
     for _ in range(_N_RESAMPLES):
-        # A resample as weights: how often each was drawn.
+        # A resample as weights: how often each cluster or row was drawn.
         times = np.bincount(rng.integers(n_drawn, size=n_drawn), minlength=n_drawn)
         drawn.append(measure(y, predictions, scores, weights * times[together]))
     value = measure(y, predictions, scores, weights)
@@ -294,7 +296,7 @@ def evaluate_point(
 
 
 def evaluate_on(held_out: Samples, scoring: str) -> Callable[[FittedModel], PathPoint]:
-    """Return a function that says how good a model is on rows held out."""
+    """Return a function that evaluates a model on held-out rows."""
 
     def evaluate(fitted: FittedModel) -> PathPoint:
         scores = scores_of(fitted.model, held_out)
@@ -313,7 +315,7 @@ def fit_points(
     n_jobs: int | None,
     say: Callable[[PathPoint], None],
 ) -> list[PathPoint]:
-    """Fit the models of every penalty, and evaluate each as it is finished, or when all folds are scored."""
+    """Fit the models of every penalty and evaluate each of them, with ``cv`` after all folds are scored."""
     parallel = Parallel(n_jobs=n_jobs)
     if isinstance(parts, HeldOut):
         ready, evaluate = estimator._prepare_fits(parts.train, gaps), evaluate_on(parts.evaluated, scoring)
@@ -326,7 +328,7 @@ def fit_points(
     on_all = parallel(
         delayed(fit_chain)(ready, rows, gaps, alpha, _unchanged, _ignore, varied) for alpha in penalties
     )
-    # An interval that is chosen by the scores is chosen once, on all rows: five would not be comparable.
+    # An interval that depends on the scores is chosen once, on all rows; folds must use the same interval.
     settled = [(estimator, varied)] * len(on_all)
     if isinstance(estimator.interval, str):
         chosen = [replace(varied.stated, interval=fits[0].constraint.interval) for fits in on_all]
@@ -343,11 +345,11 @@ def fit_points(
     for a, fits in enumerate(on_all):
         for k, fitted in enumerate(fits):
             of_model = [chain[k] for chain in by_fold[n_folds * a : n_folds * (a + 1)]]
-            # Where decisions are made, or groups are compared, scores stay on their side.
+            # Scores stay on their side of the decision threshold and of the constraint's threshold.
             compared = getattr(fitted.constraint, "threshold", None)
             decides = getattr(fitted.model, "decision_threshold_", None)
             thresholds = [float(one) for one in (decides, compared) if one is not None]
-            # Folds' models that decide elsewhere are shifted to decide where the model of all rows does.
+            # Shift the scores of each fold's model so that all models decide at the same threshold.
             raw = parts.join(
                 [
                     scores if decides is None else scores + (decides - without.model.decision_threshold_)
@@ -374,9 +376,9 @@ def _score_fold(
     alpha: float | None,
     varied: VariedConstraint,
 ) -> list[tuple[FittedModel, Floats]]:
-    """Fit models without a fold, and score its rows."""
+    """Fit models without the rows of a fold, and score these rows."""
     with warnings.catch_warnings():
-        # The models on all rows have said it; how these fits ended is in `PathPoint.fold_models`.
+        # The fits on all rows issued the warnings; `PathPoint.fold_models` has the results of these fits.
         warnings.simplefilter("ignore")
         ready = estimator._prepare_fits(train, gaps)
         fits = fit_chain(ready, train, gaps, alpha, _unchanged, _ignore, varied)
@@ -388,4 +390,4 @@ def _unchanged(fitted: FittedModel) -> FittedModel:
 
 
 def _ignore(fitted: FittedModel) -> None:
-    """Do nothing: a model is evaluated when all folds are scored."""
+    """Do nothing: with ``cv`` a model is evaluated when all folds are scored."""

@@ -1,4 +1,4 @@
-"""``enforce="population"``: the models of a path, and the best of those that held-out rows validate."""
+"""``enforce="population"``: fit several models and return the best one that held-out rows validate."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from partialfair.estimators.path_fits import (
     measure_training_gap,
 )
 from partialfair.exceptions import InputError
-from partialfair.metrics import FairnessReport
+from partialfair.metrics.report import FairnessReport
 from partialfair.optimization.solvers import Status, decide_status_on_new_rows
-from partialfair.training import FitResult, Population
+from partialfair.training.result import FitResult, Population
 from partialfair.utils.clock import acknowledge_interrupt, out_of_time
 from partialfair.utils.typing import ArrayLike
 
-# Limits that models are trained for, in units of ``max_gap``. On new data gaps are larger than in training,
-# so the loosest that can be validated is below 1; below 0.1 models are fitted to noise of the training rows.
+# Limits of the trained models, in units of ``max_gap``. Gaps on new data are larger than in training, so the
+# largest limit that can be validated is below 1; below 0.1 models fit the noise of the training rows.
 _TIGHTER = np.geomspace(1.0, 0.1, 8)
 
 
@@ -47,7 +47,7 @@ def fit_population(
     clusters: ArrayLike | None,
     deadline: float,
 ) -> None:
-    """Fit models from loose to strict, validate them on held-out rows, and make the best the estimator's."""
+    """Fit models with decreasing limits, validate them on held-out rows, and adopt the best."""
     stated, record = read_bounded_constraint(estimator)
     samples = read_samples(estimator, X, y, groups, weights, clusters).with_weight()
     parts = hold_out(estimator, samples, estimator.validation, clusters, seed_of(estimator))
@@ -58,13 +58,13 @@ def fit_population(
             f"validation={estimator.validation:g} of {samples.n} rows leaves none to "
             f"{'train on' if held_out.n else 'validate models on'}"
         )
-    # The models are fits with exact training gaps; only their choice is about the population.
+    # Each fit limits the exact training gap; only the choice among the models concerns the population.
     inner = estimator._prepare_fits(train).set_params(enforce="exact", sensitive_columns=None, validation=0.2)
     scoring, size = choose_scoring(estimator), estimator.min_group_size
     parts.check(inner, scoring)
     check_group_sizes(inner, stated, record.metric, train, held_out, size, "list")
     error, max_gap = 1 - estimator.confidence, float(stated.max_gap)
-    # Stricter than the limit, too: training gaps are smaller than those of new data.
+    # Limits below max_gap as well: training gaps are smaller than gaps on new data.
     gaps = sorted({float(stated.max_gap * part) for part in _TIGHTER}, reverse=True)
     varied = VariedConstraint(stated, record, record.bounded)
     points, remarks, cut = _fit_models(inner, parts, gaps, varied, scoring, deadline)
@@ -93,7 +93,7 @@ def fit_population(
         score_without=points[0].score,
         not_evaluated=_find_excluded(path, chosen, train),
     )
-    # The chosen model becomes the estimator's, as if it alone had been fitted.
+    # The estimator adopts the attributes of the chosen model, as if it had been fitted alone.
     for name in estimator._set_by_fits:
         if hasattr(chosen.model, name):
             setattr(estimator, name, getattr(chosen.model, name))
@@ -104,12 +104,12 @@ def fit_population(
 
 @dataclass(frozen=True, eq=False)
 class _RememberingPath(FairnessPath):
-    """A path that keeps, by model, the warnings of fits and reports: those of one model matter in the end."""
+    """A path that stores the warnings of fits and reports by model; only the chosen model's are issued."""
 
     remarks: dict[PathPoint, list[Warning]] = field(default_factory=dict)
 
     def report(self, point: PathPoint, confidence: float = 0.95) -> FairnessReport:
-        """Return all metrics of the model, as `FairnessPath` does."""
+        """Return all metrics of the model, as in `FairnessPath`."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             report = super().report(point, confidence)
@@ -129,7 +129,7 @@ def _fit_models(
     scoring: str,
     deadline: float,
 ) -> tuple[list[PathPoint], dict[PathPoint, list[Warning]], Status | None]:
-    """Fit the models until a deadline or an interrupt; return what each fit warned of, and what cut them."""
+    """Fit models until the deadline or an interrupt; return them, their warnings, and what ended the fits."""
     points: list[PathPoint] = []
     remarks: dict[PathPoint, list[Warning]] = {}
     with warnings.catch_warnings(record=True) as caught:
@@ -139,7 +139,7 @@ def _fit_models(
             remarks[point] = _messages(caught)
             caught.clear()
             if point.model.result_.status is Status.STOPPED:
-                raise KeyboardInterrupt  # a callback that stops one fit stops them all
+                raise KeyboardInterrupt  # a callback that stops one fit stops all fits
 
         try:
             fit_chain(
@@ -162,9 +162,9 @@ def _fit_models(
 
 
 def _find_excluded(path: FairnessPath, point: PathPoint, train: Samples) -> tuple[Any, ...]:
-    """Return the groups that nothing is said of: too few of their rows, or none, were held out."""
+    """Return the groups that were not evaluated because too few of their rows, or none, were held out."""
     report = path.report(point)
-    # Too few labels, though enough rows.
+    # Groups with enough rows but too few labels.
     few = {group.group for group in report.too_few_labelled.get(path.record.metric, ())}
     evaluated = {group.group for group in report.groups} - few
     known = dict.fromkeys([*train.groups.labels, *path.validation.groups.labels])
@@ -179,7 +179,7 @@ def _describe(
     cut: Status | None,
     shortfall: str | None,
 ) -> FitResult:
-    """Return the result of the chosen model's fit as an answer about the population."""
+    """Return the result of the chosen model's fit with the population guarantee."""
     of_fit: FitResult = chosen.model.result_
     gaps = of_fit.gaps
     if chosen.unconstrained:
@@ -197,9 +197,9 @@ def _describe(
 
 
 def _select_remarks(result: FitResult, others: list[Warning]) -> list[Warning]:
-    """Return what is left open: no validated model, a search cut short; and what the chosen fit warned of.
+    """Return warnings about a failed validation, about an early end, and those of the chosen model.
 
-    How the fit of the chosen model ended does not matter: it answers another question.
+    Convergence warnings of the chosen fit are omitted, because only the population guarantee matters here.
     """
     remarks: list[Warning] = []
     population = result.population
@@ -214,4 +214,4 @@ def _select_remarks(result: FitResult, others: list[Warning]) -> list[Warning]:
             )
         )
     remarks += [one for one in others if not isinstance(one, ConvergenceWarning)]
-    return list({str(remark): remark for remark in remarks}.values())  # each sentence once
+    return list({str(remark): remark for remark in remarks}.values())  # each message once

@@ -1,4 +1,4 @@
-"""A linear regressor whose predictions obey partial-fairness constraints."""
+"""A linear regressor whose predictions satisfy partial-fairness constraints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy.typing as npt
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
-from partialfair.constraints import Constraint
+from partialfair.constraints.base import Constraint
 from partialfair.data.samples import Samples
 from partialfair.estimators.base import PartialFairEstimator
 from partialfair.estimators.inputs import read_target
@@ -17,7 +17,8 @@ from partialfair.estimators.parameters import refuse_for_regression
 from partialfair.optimization.models import GroupTerms
 from partialfair.optimization.objectives import Squared
 from partialfair.optimization.solvers import Record, Solver
-from partialfair.training import FitOptions, unit_of
+from partialfair.training.options import FitOptions
+from partialfair.training.units import unit_of
 from partialfair.utils.checks import refuse_lazy, squarable_vector
 from partialfair.utils.typing import ArrayLike, Floats, GapScale, IntervalLike
 
@@ -25,43 +26,93 @@ _ROUTED = {"sensitive_features": True}
 
 
 class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
-    """Linear regressor whose predictions are distributed alike across groups on an interval of percentiles.
+    """Linear regressor with a limit on the gap between groups' predictions on an interval of ranks.
 
-    ``min ½ mean (s − y)² + ½ alpha ‖coef‖²`` subject to a bound ``max_gap`` on the gap between groups among
-    the members of each group whose rank, counted **from the top** by prediction, lies in the interval. What
-    `PartialFairClassifier` does with scores, this does with predictions, which are the scores.
+    The regressor minimizes ``½ mean (s − y)² + ½ alpha ‖coef‖²`` subject to: the gap between any two groups,
+    among the rows of each group whose rank lies in ``interval``, is at most ``max_gap``. Ranks are counted
+    within a group **from the highest prediction**. Predictions are the scores of `PartialFairClassifier`.
 
     Parameters
     ----------
-    constraint
-        ``"statistical_parity"``, ``"demographic_parity"``, None for ridge regression, a constraint of
-        `partialfair.constraints`, or a list of those. Equal opportunity and equalized odds compare people
-        with the same label, and are refused. Numbers in units of scores are in units of y.
-    interval
-        As in `PartialFairClassifier`, but for ``"auto"``, which needs a rate of positive decisions and is
-        refused: take ``choose_interval(predictions, positive_rate=...)``.
-    constraint_threshold
-        Prediction at which demographic parity is imposed, which needs it.
-    loss
-        ``"squared"``.
-    tol
-        ε of the KKT certificate, in units in which y has a standard deviation of about 1.
-    max_gap, gap_scale, enforce, outside, confidence, validation, alpha, fit_intercept
-        As in `PartialFairClassifier`; rows are held out within groups, and models compared by R².
-    higher_is_better
-        False where low predictions are good: the constraints then count ranks from the lowest, and select
-        those below ``constraint_threshold``. The loss and ``predict`` are the same.
-    min_group_size, missing_groups, sensitive_columns, group_terms, solver, options
+    constraint : str, Constraint, list of those or None, default="statistical_parity"
+        ``"statistical_parity"``, ``"demographic_parity"``, a constraint of `partialfair.constraints`, or a
+        list of those; None fits ridge regression. Equal opportunity and equalized odds need class labels and
+        raise `InputError`. Settings in units of scores are in units of ``y``.
+    interval : tuple, list of tuples or mapping, default=None
+        As in `PartialFairClassifier`, except for ``"auto"``, which needs a rate of positive decisions and
+        raises `InputError`: pass ``choose_interval(predictions, positive_rate=...)`` instead.
+    max_gap : float, default=0.05
+        Limit on the gap, in [0, 1]. Values below 0.001 are treated as 0.001.
+    gap_scale : {"interval", "absolute"}, default="interval"
         As in `PartialFairClassifier`.
-    max_iter, time_limit, warm_start, random_state
+    enforce : {"exact", "surrogate", "population"}, default="exact"
+        As in `PartialFairClassifier`; validated models are compared by R².
+    outside : {"free", "no_worse"}, default="free"
         As in `PartialFairClassifier`.
-    callback, verbose
+    confidence : float, default=0.95
+        Confidence of ``enforce="population"``, between 0 and 1.
+    validation : float or tuple, default=0.2
+        As in `PartialFairClassifier`; rows are held out within groups.
+    constraint_threshold : float, default=None
+        Prediction at which demographic parity compares groups; required for it.
+    loss : {"squared"}, default="squared"
+        The loss.
+    alpha : float, default=1e-4
+        Strength of the ℓ2 penalty on coefficients; intercepts are not penalized.
+    fit_intercept : bool, default=True
+        Whether to fit an intercept.
+    higher_is_better : bool, default=True
+        False if low predictions are favorable. The constraints then count ranks from the lowest prediction
+        and select rows below ``constraint_threshold``. The loss and `predict` do not change.
+    min_group_size : int, default=2
         As in `PartialFairClassifier`.
+    missing_groups : {"error", "ignore"}, default="error"
+        ``"ignore"`` uses rows without a group in the loss only.
+    sensitive_columns : column label, position or list of those, default=None
+        Columns of X that hold the group. They are not used as features.
+    group_terms : {"intercept", "interactions"} or None, default=None
+        As in `PartialFairClassifier`.
+    solver : str or solver object, default="auto"
+        As in `PartialFairClassifier`.
+    options : FitOptions, default=None
+        Grid of ranks, surrogate and search; None uses the defaults of `FitOptions`.
+    tol : float, default=1e-4
+        Tolerance ε of the KKT certificate, in units in which ``y`` has a standard deviation of about 1.
+    max_iter : int, default=None
+        Number of outer steps; None uses the default of the solver.
+    time_limit : float, default=None
+        Seconds for the whole fit, as in `PartialFairClassifier`.
+    warm_start : bool, default=False
+        Whether to start from the previous solution, as in `PartialFairClassifier`.
+    random_state : int, RandomState or None, default=None
+        Seed of random starts and steps and of the held-out rows; None uses the same fixed seed every time.
+    callback : callable, default=None
+        As in `PartialFairClassifier`.
+    verbose : int, default=0
+        1 reports progress on standard error once a second, 2 reports every step.
 
     Attributes
     ----------
-    coef_, intercept_, groups_, result_, n_iter_, n_features_in_, feature_names_in_
+    coef_ : ndarray of shape (1, n_features) or (n_groups, n_features)
+        Coefficients; with ``group_terms="interactions"`` one row per group in the order of ``groups_``.
+    intercept_ : ndarray of shape (1,) or (n_groups,)
+        Intercepts; with any ``group_terms`` one per group.
+    groups_ : ndarray of shape (n_groups,) or None
+        Groups seen in training; None if the fit needed no groups.
+    result_ : FitResult
         As in `PartialFairClassifier`.
+    n_iter_ : int
+        Number of outer steps, at least 1.
+    n_features_in_ : int
+        Number of columns of X in ``fit``, sensitive columns included.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns of X, if all of them are strings.
+
+    See Also
+    --------
+    PartialFairClassifier : Linear classification with the same constraints.
+    fairness_path : Models for several limits, evaluated on held-out rows.
+    choose_interval : Interval of ranks around a selection rate.
 
     Examples
     --------
@@ -69,16 +120,16 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
     >>> from partialfair import PartialFairRegressor
     >>> rng = np.random.default_rng(0)
     >>> groups = rng.choice(["a", "b"], 400)
-    >>> X = rng.normal(size=(400, 2)) + np.outer(groups == "a", [1, 0])  # the first feature tells the group
+    >>> X = rng.normal(size=(400, 2)) + np.outer(groups == "a", [1, 0])  # feature 0 depends on the group
     >>> y = X.sum(axis=1) + rng.normal(size=400)
     >>> reg = PartialFairRegressor(interval=(0.1, 0.5), max_gap=0.1, enforce="surrogate")
     >>> reg.fit(X, y, sensitive_features=groups).result_.status
     <Status.CONVERGED: 'converged'>
-    >>> bool(abs(reg.coef_[0, 0]) < reg.coef_[0, 1] / 2)  # so it counts for less than half of the other
+    >>> bool(abs(reg.coef_[0, 0]) < reg.coef_[0, 1] / 2)  # the constraint reduces the weight of feature 0
     True
     """
 
-    # Requested by default, so that pipelines and searches hand the groups on without set_fit_request.
+    # Requested by default: pipelines and searches pass the groups without set_fit_request.
     __metadata_request__fit = _ROUTED | {"clusters": True}
     __metadata_request__predict = _ROUTED
     __metadata_request__score = _ROUTED
@@ -148,7 +199,20 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         return samples, unit_of(samples.y, samples.row_weights) * sign, None
 
     def predict(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
-        """Return the scores; groups are needed only if the model has group terms."""
+        """Return the predictions.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features with the columns of ``fit``.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), default=None
+            Groups; needed only if the model has group terms and ``sensitive_columns`` is not set.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Predictions, in units of ``y``.
+        """
         return self._scores(X, sensitive_features)
 
     def score(
@@ -159,7 +223,24 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         *,
         sensitive_features: ArrayLike | None = None,
     ) -> float:
-        """Return R²."""
+        """Return R² of the predictions.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features with the columns of ``fit``.
+        y : array-like of shape (n_samples,)
+            True values.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Row weights.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), default=None
+            As in `predict`.
+
+        Returns
+        -------
+        float
+            Coefficient of determination.
+        """
         refuse_lazy(y, "y")
         refuse_lazy(sample_weight, "sample_weight")
         return float(r2_score(y, self.predict(X, sensitive_features), sample_weight=sample_weight))

@@ -1,22 +1,14 @@
-"""Measure partial fairness exactly, from the scores of any model.
+"""Exact metrics of partial fairness, from the scores of any model.
 
-Called like scikit-learn's and fairlearn's metrics, ``metric(y_true, y_score, *, sensitive_features, ...)``.
+The signature is that of scikit-learn and fairlearn: ``metric(y_true, y_score, *, sensitive_features, ...)``.
 Intervals count from the top, or from the lowest score with ``higher_is_better=False``: ``(0.05, 0.30)`` holds
-ranks 5–30%, score percentiles 70–95, or 5–30.
+ranks 5–30%, that is, score percentiles 70–95, or 5–30.
 """
 
-from partialfair.metrics.calibration import CalibrationByGroup, GroupCalibration, calibration_by_group
-from partialfair.metrics.choice import IntervalChoice, choose_interval
-from partialfair.metrics.elsewhere import (
-    ElsewhereComparison,
-    GapElsewhere,
-    compare_elsewhere,
-    gap_elsewhere,
-)
-from partialfair.metrics.evaluation import GroupSummary, SmallGroup
-from partialfair.metrics.map import IntervalGap, RankCurve, UnfairnessMap, rank_curve, unfairness_map
+from partialfair.metrics.calibration import calibration_by_group
+from partialfair.metrics.map import rank_curve, unfairness_map
 from partialfair.metrics.membership import interval_changes, interval_membership
-from partialfair.metrics.paired import GapComparison, GapDifference, compare_gaps
+from partialfair.metrics.paired import compare_gaps
 from partialfair.metrics.partial import (
     inter_group_pairwise_difference,
     intra_group_pairwise_difference,
@@ -26,31 +18,14 @@ from partialfair.metrics.partial import (
     partial_group_auc_difference,
     partial_statistical_parity_difference,
 )
-from partialfair.metrics.report import FairnessReport, ReportRow, fairness_report
+from partialfair.metrics.report import fairness_report
 from partialfair.metrics.sample_size import detectable_gap, sample_size
 
 __all__ = [
-    "CalibrationByGroup",
-    "ElsewhereComparison",
-    "FairnessReport",
-    "GapComparison",
-    "GapDifference",
-    "GapElsewhere",
-    "GroupCalibration",
-    "GroupSummary",
-    "IntervalChoice",
-    "IntervalGap",
-    "RankCurve",
-    "ReportRow",
-    "SmallGroup",
-    "UnfairnessMap",
     "calibration_by_group",
-    "choose_interval",
-    "compare_elsewhere",
     "compare_gaps",
     "detectable_gap",
     "fairness_report",
-    "gap_elsewhere",
     "inter_group_pairwise_difference",
     "interval_changes",
     "interval_membership",

@@ -1,4 +1,4 @@
-"""Compare what a score means in each group: the proportion of positives at similar scores."""
+"""Calibration by group: the proportion of positives at similar scores."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GroupCalibration:
-    """How well the scores of one group agree with its proportion of positives.
+    """Agreement of the scores of one group with its proportion of positives.
 
     Attributes
     ----------
@@ -29,10 +29,10 @@ class GroupCalibration:
         Expected calibration error ``Σ_b share_b · |positives_b − mean score_b|`` over bins b; nan unless all
         scores are probabilities.
     bias
-        Mean score minus proportion of positives: above 0 the group is scored too high; nan likewise.
+        Mean score minus proportion of positives: above 0 the scores of the group are too high; nan likewise.
     difference
-        ``Σ_b share_b · |positives_b − positives of all groups in b|``: how far what a score means in this
-        group is from what it means in all. Defined for scores of any kind.
+        ``Σ_b share_b · |positives_b − positives of all groups in b|``: the mean distance between this group's
+        proportion of positives and that of all groups at similar scores. Defined for any scores.
     """
 
     group: GroupLabel
@@ -43,17 +43,17 @@ class GroupCalibration:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CalibrationByGroup:
-    """What `calibration_by_group` measured.
+    """Result of `calibration_by_group`.
 
     Attributes
     ----------
     groups
-        One line per group.
+        One `GroupCalibration` per group.
     edges : (n_bins + 1,)
         Ends of the bins; a score that equals an inner end belongs to the bin above it.
     shares, mean_scores, positive_rates : (n_groups, n_bins)
-        Fraction of each group in each bin, and its mean score and proportion of positives there; nan in empty
-        bins.
+        Fraction of each group in each bin, with the mean score and the proportion of positives there; nan in
+        empty bins.
     """
 
     groups: tuple[GroupCalibration, ...]
@@ -75,7 +75,7 @@ class CalibrationByGroup:
 
     @property
     def worst_difference(self) -> float:
-        """Largest distance of any group from what scores mean in all."""
+        """Largest ``difference`` of any group."""
         return max(line.difference for line in self.groups)
 
     def to_frame(self) -> pd.DataFrame:
@@ -112,23 +112,38 @@ def calibration_by_group(
     sample_weight: ArrayLike | None = None,
     missing_groups: MissingGroups = "error",
 ) -> CalibrationByGroup:
-    """Compare what scores say with the proportion of positives, in each group.
+    """Compare scores with the proportion of positives at these scores, in each group.
 
     ``error_k = Σ_b share_kb · |positives_kb − mean score_kb|`` (the expected calibration error, for
     probabilities) and ``difference_k = Σ_b share_kb · |positives_kb − positives_b|`` (for any scores), where
-    b runs over bins of about equal weight of all scores together. Both are biased upwards where bins hold
-    few: compare scores of the same rows, not groups of different sizes.
+    b runs over bins of about equal weight of all scores together. Both are biased upwards where bins hold few
+    rows: compare scores of the same rows, not groups of different sizes.
 
     Parameters
     ----------
-    y_true : (n,)
+    y_true : array-like of shape (n,)
         Labels of two classes.
-    y_score : (n,)
-        Probabilities of the positive class, or other scores; of the latter only ``difference`` is defined.
-    n_bins
-        How many bins; fewer where scores are tied.
-    sensitive_features, pos_label, sample_weight, missing_groups
-        As in `partial_equal_opportunity_difference`.
+    y_score : array-like of shape (n,)
+        Probabilities of the positive class, or other scores; for the latter only ``difference`` is defined.
+    sensitive_features : array-like of shape (n,) or (n, q)
+        Group of each row; several columns define intersectional groups.
+    n_bins : int, default=10
+        Number of bins; there are fewer where scores are tied.
+    pos_label : object, default=1
+        The label that counts as positive.
+    sample_weight : array-like of shape (n,), optional
+        A row of weight 2 counts as two rows, one of weight 0 as none.
+    missing_groups : {"error", "ignore"}, default="error"
+        "ignore" leaves out rows without a group; "error" raises `InputError`.
+
+    Returns
+    -------
+    CalibrationByGroup
+        The errors of each group, and the bins.
+
+    See Also
+    --------
+    fairness_report : The partial metrics.
 
     Examples
     --------

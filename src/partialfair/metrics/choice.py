@@ -33,23 +33,23 @@ _RESAMPLES_BEYOND = 20
 
 @dataclass(frozen=True, eq=False, repr=False)
 class IntervalChoice:
-    """The chosen interval, and the positions that it was compared with.
+    """The chosen interval, and the positions it was compared with.
 
     Attributes
     ----------
     interval
         ``(low, high)`` from the best; pass it as ``interval``.
     gap, ci_low, ci_high
-        Statistical-parity gap there with its confidence interval. It holds for the gaps at all positions at
-        once, and so for that of the one that was chosen for its large gap. A `fairness_report` of the same
-        scores on the chosen interval is not corrected for the choice: its confidence interval is too short,
-        and too high.
+        Statistical-parity gap there with its confidence interval. The confidence interval holds
+        simultaneously for the gaps at all positions, and therefore for the one that was chosen for its large
+        gap. A `fairness_report` of the same scores on the chosen interval is not corrected for the choice:
+        its confidence interval is too short and too high.
     confidence
-        Of that interval.
+        Confidence of that interval.
     positive_rate
         The decision rate p that every candidate contains.
     candidates
-        One line per position: ``low``, ``high`` (the ends) and ``gap``.
+        One row per position: ``low``, ``high`` (the ends) and ``gap``.
     excluded
         Groups with too few members inside an interval of that width: their gaps did not count.
     """
@@ -86,7 +86,7 @@ class IntervalChoice:
 
     @property
     def statement(self) -> str:
-        """What the choice says of the gap, in a sentence that is corrected for it."""
+        """A sentence with the gap and its confidence interval, corrected for the choice."""
         excluded = ""
         if self.excluded:
             names = listed([repr(shorten(group_name(label))) for label in self.excluded])
@@ -114,32 +114,58 @@ def choose_interval(
     min_group_size: float = 10,
     missing_groups: MissingGroups = "error",
 ) -> IntervalChoice:
-    """Choose the position, of one width, that contains the decision rate and has the widest gap.
+    """Choose the interval of a given width that contains the decision rate and has the largest gap.
 
-    Appendix B recommends an interval that covers the rate p of positive decisions and shows the most
-    unfairness. Comparing intervals of different widths is degenerate (short ones win on the interval scale,
-    long ones on the absolute scale), so the width is fixed. Of equal gaps the one with the highest lower
+    Appendix B of the paper recommends an interval that contains the rate p of positive decisions and shows
+    the most unfairness. Comparing different widths is degenerate (short intervals win on the interval scale,
+    long ones on the absolute scale), so the width is fixed. Among equal gaps the one with the highest lower
     confidence bound is chosen, then the one whose middle is nearest to p.
 
     Parameters
     ----------
-    y_score, sensitive_features, sample_weight, higher_is_better, missing_groups
-        As in `partial_statistical_parity_difference`.
-    positive_rate
-        p, for instance the historical admission rate.
-    threshold
-        Used when p is not given: ``p = Pr(score > threshold)``, or below it where lower is better.
-    width
+    y_score : array-like of shape (n,)
+        Scores; only their order matters.
+    sensitive_features : array-like of shape (n,) or (n, q)
+        Group of each row; several columns define intersectional groups.
+    positive_rate : float, optional
+        The rate p, for instance the historical admission rate.
+    threshold : float, optional
+        Used if p is not given: ``p = Pr(score > threshold)``, or below it where lower is better.
+    width : float, default=0.25
         Width of the interval.
-    clusters
-        As in `fairness_report`: which rows belong together.
-    confidence
-        Of the interval for the gap that is chosen.
-    random_state
+    sample_weight : array-like of shape (n,), optional
+        A row of weight 2 counts as two rows, one of weight 0 as none.
+    clusters : array-like of shape (n,), optional
+        Cluster of each row; see `partialfair.metrics.fairness_report`.
+    confidence : float, default=0.95
+        Confidence of the interval for the gap at the chosen position.
+    random_state : int or numpy.random.Generator, default=0
         Seed of the confidence intervals.
-    min_group_size
+    higher_is_better : bool, default=True
+        If False, ranks count from the lowest score.
+    min_group_size : int, default=10
         Groups with fewer effective members inside an interval of that width are excluded, as they are too
-        small to evaluate there; the rate of decisions is that of all groups.
+        small to evaluate there; p is still the rate of all groups.
+    missing_groups : {"error", "ignore"}, default="error"
+        "ignore" leaves out rows without a group; "error" raises `InputError`.
+
+    Returns
+    -------
+    IntervalChoice
+        The interval, its gap, and the other positions.
+
+    See Also
+    --------
+    partialfair.metrics.unfairness_map : The gaps of all intervals, with a simultaneous band.
+
+    Examples
+    --------
+    >>> from partialfair import choose_interval
+    >>> from partialfair.datasets import make_admissions
+    >>> data = make_admissions(seed=0)
+    >>> groups = data.sensitive_features
+    >>> choose_interval(data.historical_score, sensitive_features=groups, positive_rate=0.3).interval
+    (0.1, 0.35)
     """
     import pandas as pd
 

@@ -203,12 +203,12 @@ def gap_elsewhere(
     Examples
     --------
     >>> from partialfair.datasets import make_admissions
-    >>> from partialfair.metrics import gap_elsewhere
+    >>> from partialfair.metrics.elsewhere import gap_elsewhere
     >>> data = make_admissions(seed=0)
     >>> elsewhere = gap_elsewhere(
     ...     data.historical_score, sensitive_features=data.sensitive_features, interval=data.interval
     ... )
-    >>> elsewhere.low <= elsewhere.gap <= elsewhere.high
+    >>> elsewhere.ci_low <= elsewhere.gap <= elsewhere.ci_high
     True
     """
     scored = scored_groups(

@@ -1,4 +1,4 @@
-"""Show gaps over all ranks: the rank curve of the groups (Figure 2 of the paper), and the unfairness map."""
+"""Gaps over all ranks: the rank curve of the groups (Figure 2 of the paper), and the unfairness map."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MOST_ROWS = 6
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RankCurve:
-    """Ranks of thresholds from the best to the worst in every group.
+    """Ranks of thresholds, from the best to the worst, in every group.
 
     Attributes
     ----------
@@ -65,8 +65,8 @@ class RankCurve:
         return result_html(verdict, columns, rows, draw=self.plot)
 
     def plot(self, *, ax: Axes | None = None, **options: Any) -> Axes:
-        """Draw the curve; see `partialfair.plotting.plot_rank_curve`, which names the options."""
-        from partialfair.plotting import plot_rank_curve
+        """Draw the curve on Matplotlib axes; see `partialfair.plotting.ranks.plot_rank_curve`."""
+        from partialfair.plotting.ranks import plot_rank_curve
 
         return plot_rank_curve(self, ax=ax, **options)
 
@@ -80,17 +80,42 @@ def rank_curve(
     higher_is_better: bool = True,
     missing_groups: MissingGroups = "error",
 ) -> RankCurve:
-    """Follow ``(F̄_1(θ), ..., F̄_G(θ))`` as θ goes from the best score to the worst.
+    """Return the curve ``(F̄_1(θ), ..., F̄_G(θ))`` as θ goes from the best score to the worst.
 
     Equal score distributions give the diagonal; statistical parity on ``[α, β)`` means that the curve follows
-    it between α and β.
+    it between α and β (Figure 2 of the paper).
 
     Parameters
     ----------
-    y_score, sensitive_features, sample_weight, higher_is_better, missing_groups
-        As in `partial_statistical_parity_difference`.
-    n_points
-        At most this many thresholds, evenly spaced among the distinct scores; None for all of them.
+    y_score : array-like of shape (n,)
+        Scores; only their order matters.
+    sensitive_features : array-like of shape (n,) or (n, q)
+        Group of each row; several columns define intersectional groups.
+    sample_weight : array-like of shape (n,), optional
+        A row of weight 2 counts as two rows, one of weight 0 as none.
+    n_points : int, optional
+        Largest number of thresholds, evenly spaced among the distinct scores; by default all of them.
+    higher_is_better : bool, default=True
+        If False, ranks count from the lowest score.
+    missing_groups : {"error", "ignore"}, default="error"
+        "ignore" leaves out rows without a group; "error" raises `InputError`.
+
+    Returns
+    -------
+    RankCurve
+        The thresholds and their ranks; ``.plot()`` draws them.
+
+    See Also
+    --------
+    unfairness_map : The gaps of all intervals.
+    partialfair.plotting.plot_score_densities : The score distributions with the interval shaded.
+
+    Examples
+    --------
+    >>> from partialfair.metrics import rank_curve
+    >>> curve = rank_curve([9, 8, 5, 4, 7, 6, 3, 2], sensitive_features=list("aaaabbbb"))
+    >>> curve.labels, float(abs(curve.ranks[:, 0] - curve.ranks[:, 1]).max())
+    (('a', 'b'), 0.5)
     """
     if n_points is not None:
         check_count(n_points, "n_points", low=2)
@@ -101,7 +126,7 @@ def rank_curve(
 
 
 def groups_curve(scored: ScoredGroups, n_points: int | None = None) -> RankCurve:
-    """Follow the ranks of groups that are sorted already, such as ``report.scored``."""
+    """Return the rank curve of groups that are already sorted, such as ``report.scored``."""
     distinct = np.unique(np.concatenate([group.scores for group in scored]))[::-1]
     if n_points is not None and n_points < distinct.size:
         distinct = distinct[np.linspace(0, distinct.size - 1, n_points).round().astype(int)]
@@ -120,7 +145,7 @@ class IntervalGap:
     interval
         Ranks from the best, (low, high).
     gap, ci_low, ci_high
-        Its gap, and the ends of the band that holds for all intervals simultaneously.
+        Its gap, and the ends of the confidence band that holds for all intervals simultaneously.
     groups
         Labels of the worst pair.
     """
@@ -221,8 +246,8 @@ class UnfairnessMap:
     def widest(self, width: float | None = None) -> IntervalGap:
         """Return the interval with the largest gap, among those of one width if it is given.
 
-        Without a width the answer is degenerate: on the interval scale short intervals always win, on the
-        absolute one long ones do.
+        Without a width the answer is degenerate: short intervals always win on the interval scale, long ones
+        on the absolute scale.
         """
         if width is None:
             return self._cell(*divmod(int(np.nanargmax(self.gaps)), self.gaps.shape[1]))
@@ -233,8 +258,8 @@ class UnfairnessMap:
         return self._cell(first, first + step - 1)
 
     def plot(self, *, interval: tuple[float, float] | None = None, ax: Axes | None = None) -> Axes:
-        """Draw the map; see `partialfair.plotting.plot_unfairness_map`."""
-        from partialfair.plotting import plot_unfairness_map
+        """Draw the map on Matplotlib axes; see `partialfair.plotting.ranks.plot_unfairness_map`."""
+        from partialfair.plotting.ranks import plot_unfairness_map
 
         return plot_unfairness_map(self, interval=interval, ax=ax)
 
@@ -272,20 +297,45 @@ def unfairness_map(
 
     Parameters
     ----------
-    y_score, sensitive_features, gap_scale, sample_weight, higher_is_better, missing_groups
-        As in `partial_statistical_parity_difference`.
-    n_grid
+    y_score : array-like of shape (n,)
+        Scores; only their order matters.
+    sensitive_features : array-like of shape (n,) or (n, q)
+        Group of each row; several columns define intersectional groups.
+    n_grid : int, default=50
         Intervals end on multiples of ``1 / n_grid``.
-    confidence
-        Of the whole band. With that probability the gaps of every pair are within ``R / (β − α)`` of
-        the truth on all intervals. R is about ``1.36 √(1/n_k + 1/n_k')`` for 95% and two groups, as in the
-        Kolmogorov–Smirnov test of two samples, and grows with the number of pairs; it is never more than the
-        DKW inequality gives, ``ε_k + ε_k'``. On the absolute scale gaps are within R of those of the interval
-        shrunk or widened by how far ranks of a group may be off. See `partialfair.metrics.map_radii`.
+    gap_scale : {"interval", "absolute"}, default="interval"
+        Scale of the gap; see `partial_statistical_parity_difference`.
+    confidence : float, default=0.95
+        Confidence of the whole band: with that probability the gaps of every pair are within ``R / (β − α)``
+        of the truth on all intervals. R is about ``1.36 √(1/n_k + 1/n_k')`` for 95% and two groups, as in the
+        two-sample Kolmogorov–Smirnov test, and grows with the number of pairs. It never exceeds ``ε_k +
+        ε_k'`` of the DKW inequality. On the absolute scale gaps are within R of those of the interval, shrunk
+        or extended by the error of the ranks of a group. See `partialfair.metrics.map_radii`.
+    sample_weight : array-like of shape (n,), optional
+        A row of weight 2 counts as two rows, one of weight 0 as none.
+    higher_is_better : bool, default=True
+        If False, ranks count from the lowest score.
+    missing_groups : {"error", "ignore"}, default="error"
+        "ignore" leaves out rows without a group; "error" raises `InputError`.
 
     Returns
     -------
     UnfairnessMap
+        The gaps with a simultaneous confidence band; ``.plot()`` draws them.
+
+    See Also
+    --------
+    partialfair.choose_interval : Choose the interval of one width with the largest gap.
+    rank_curve : The ranks behind the gaps.
+
+    Examples
+    --------
+    >>> from partialfair.datasets import make_admissions
+    >>> from partialfair.metrics import unfairness_map
+    >>> data = make_admissions(seed=0)
+    >>> found = unfairness_map(data.historical_score, sensitive_features=data.sensitive_features, n_grid=20)
+    >>> found.widest(0.25).interval, found.widest(0.25).groups
+    ((0.1, 0.35), ('North', 'Islands'))
     """
     check_count(n_grid, "n_grid", low=2)
     check_fraction(confidence, "confidence")
@@ -297,7 +347,7 @@ def unfairness_map(
 
 
 def groups_map(scored: ScoredGroups, *, n_grid: int, gap_scale: GapScale, confidence: float) -> UnfairnessMap:
-    """Compute the map of groups that are sorted already, such as ``report.scored``."""
+    """Compute the map of groups that are already sorted, such as ``report.scored``."""
     radii = MapRadii.of(scored, confidence)
     positions = np.array(list(scored.pairs()))
     of_pairs = radii.interval(positions) if gap_scale == "interval" else radii.absolute(positions)

@@ -1,14 +1,14 @@
-"""Find which rows are in the interval, and which stay, enter and leave when the scores change.
+"""Which rows are in the interval, and which stay, enter and leave when the scores change.
 
-`interval_membership` and `interval_changes` are about one interval. `grid_stays` is about every interval that
-ends on lines of a grid. Of two sets of scores of one group, with memberships m and m′ of the interval, ::
+`interval_membership` and `interval_changes` consider one interval, `grid_stays` every interval that ends on
+lines of a grid. For two sets of scores of one group, with memberships m and m′ of the interval, ::
 
     stays(i, j) = Σ_r w_r min(m_r, m′_r)   on the interval [i / n_grid, j / n_grid).
 
-A row that lies within one cell of the grid is inside such an interval or outside, wherever in the cell it is.
-Rows that straddle a line, alone or as part of a block of ties, are inside in part; they have a *place* of
-their own, and since they share no line there are fewer such places than lines. So the weights of at most
-``(2 n_grid − 1)²`` pairs of places determine all intervals, whatever the number of rows.
+A row that lies within one cell of the grid is either inside or outside such an interval, wherever in the cell
+it is. Rows that straddle a line, alone or as part of a block of ties, are partly inside. Each such block has
+a *place* of its own; since blocks share no line, there are fewer of these places than lines. So the weights
+of at most ``(2 n_grid − 1)²`` pairs of places determine all intervals, whatever the number of rows.
 """
 
 from __future__ import annotations
@@ -45,17 +45,43 @@ def interval_membership(
     higher_is_better: bool = True,
     missing_groups: MissingGroups = "error",
 ) -> Floats:
-    """How much of each row lies in its group's interval, from 0 to 1.
+    """Return the fraction of each row that lies in its group's interval, from 0 to 1.
 
-    A row with weight w in a group of weight W holds a stretch of length w / W of the group's ranks; its
-    membership is the fraction of that stretch inside the interval. It is 0 or 1 but for rows that straddle an
-    end of the interval, alone or as part of a block of ties. Rows of weight 0 have membership 0, and so have
-    rows without a group where ``missing_groups="ignore"``.
+    A row with weight w in a group of weight W occupies a stretch of length w / W of the group's ranks; its
+    membership is the fraction of that stretch inside the interval. It is 0 or 1 except for rows that straddle
+    an end of the interval, alone or as part of a block of ties. Rows of weight 0 have membership 0, and so
+    have rows without a group with ``missing_groups="ignore"``.
 
     Parameters
     ----------
-    y_score, sensitive_features, interval, sample_weight, higher_is_better, missing_groups
-        As in `partial_statistical_parity_difference`.
+    y_score : array-like of shape (n,)
+        Scores; only their order matters.
+    sensitive_features : array-like of shape (n,) or (n, q)
+        Group of each row; several columns define intersectional groups.
+    interval : interval-like
+        Ranks from the best; see `partial_statistical_parity_difference`.
+    sample_weight : array-like of shape (n,), optional
+        A row of weight 2 counts as two rows, one of weight 0 as none.
+    higher_is_better : bool, default=True
+        If False, ranks count from the lowest score.
+    missing_groups : {"error", "ignore"}, default="error"
+        "ignore" leaves out rows without a group; "error" raises `InputError`.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        The memberships.
+
+    See Also
+    --------
+    interval_changes : Rows that enter and leave the interval under other scores.
+
+    Examples
+    --------
+    >>> from partialfair.metrics import interval_membership
+    >>> scores, groups = [9, 8, 5, 4, 7, 6, 3], list("aaaabbb")
+    >>> interval_membership(scores, sensitive_features=groups, interval=(0, 0.5)).tolist()
+    [1.0, 1.0, 0.0, 0.0, 1.0, 0.5, 0.0]
     """
     check_flag(higher_is_better, "higher_is_better")
     scores = oriented(finite_vector(y_score, "y_score", ranked=True), higher_is_better)
@@ -84,16 +110,36 @@ def interval_changes(
 
     Parameters
     ----------
-    before, after : (n,)
+    before, after : array-like of shape (n,)
         The two sets of scores.
-    sensitive_features, interval, sample_weight, higher_is_better, missing_groups
-        As in `interval_membership`.
+    sensitive_features : array-like of shape (n,) or (n, q)
+        Group of each row; several columns define intersectional groups.
+    interval : interval-like
+        Ranks from the best; see `partial_statistical_parity_difference`.
+    sample_weight : array-like of shape (n,), optional
+        A row of weight 2 counts as two rows, one of weight 0 as none.
+    higher_is_better : bool, default=True
+        If False, ranks count from the lowest score.
+    missing_groups : {"error", "ignore"}, default="error"
+        "ignore" leaves out rows without a group; "error" raises `InputError`.
 
     Returns
     -------
-    DataFrame
+    pandas.DataFrame
         Indexed by group: ``in_interval`` (weight inside, the same under both), ``stays``, ``enters`` and
         ``leaves``, with ``stays + enters = stays + leaves = in_interval``.
+
+    See Also
+    --------
+    interval_membership : The rows in the interval under one set of scores.
+    compare_gaps : The difference of the gaps of two models.
+
+    Examples
+    --------
+    >>> from partialfair.metrics import interval_changes
+    >>> before, after, groups = [9, 8, 5, 4, 7, 6], [9, 4, 5, 8, 7, 6], list("aaaabb")
+    >>> interval_changes(before, after, sensitive_features=groups, interval=(0, 0.5)).loc["a"].to_dict()
+    {'in_interval': 2.0, 'stays': 1.0, 'enters': 1.0, 'leaves': 1.0}
     """
     import pandas as pd
 
@@ -133,12 +179,12 @@ def interval_changes(
 
 @dataclass(frozen=True, eq=False)
 class GridPlaces:
-    """Where the members of one group are, as far as it matters to intervals between grid lines.
+    """Positions of the members of one group, as far as intervals between grid lines depend on them.
 
     Attributes
     ----------
     place : (n,)
-        Of each member. The first ``n_grid`` places are the cells, from the best; those of blocks that
+        Place of each member. The first ``n_grid`` places are the cells, from the best; those of blocks that
         straddle a line follow.
     low, high
         Ranks of each place, counted in cells.

@@ -98,10 +98,10 @@ class GapDifference:
     lower_bound, upper_bound
         One-sided bounds, each by itself with the comparison's confidence.
     p_value
-        Of the null hypothesis that B's true gap is at least A's, one-sided: small values speak for B. It is
-        at most ``1 − confidence`` just where ``upper_bound`` is below 0.
+        One-sided p-value of the null hypothesis that B's true gap is at least A's. It is at most ``1 −
+        confidence`` exactly if ``upper_bound`` is below 0.
     reason
-        Why the metric is not evaluated, the difference being nan: the threshold lies outside the interval
+        Why the metric is not evaluated and the difference is nan: the threshold lies outside the interval
         under one of the models; else empty.
     """
 
@@ -118,7 +118,7 @@ class GapDifference:
 
     @property
     def verdict(self) -> Verdict:
-        """What the two-sided interval shows of B: a smaller gap, a larger one, or neither."""
+        """The conclusion from the two-sided interval: B has a smaller gap, a larger one, or neither."""
         if self.ci_high < 0:
             return "smaller gap"
         return "larger gap" if self.ci_low > 0 else "inconclusive"
@@ -126,43 +126,44 @@ class GapDifference:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GapComparison:
-    """What `compare_gaps` found.
+    """Result of `compare_gaps`.
 
     Attributes
     ----------
-    rows
-        One per metric.
+    metrics
+        One `GapDifference` per metric.
     omitted
-        Metrics that could not be computed of both models, each with the reason.
+        Metrics that could not be computed for both models, with the reasons.
     confidence, n_resamples
         The settings.
     """
 
-    rows: tuple[GapDifference, ...]
+    metrics: tuple[GapDifference, ...]
     omitted: dict[str, str]
     confidence: float
     n_resamples: int
 
     def __getitem__(self, metric: str) -> GapDifference:
-        """Return the row of one metric; a missing one says why it was left out."""
-        for row in self.rows:
+        """Return the row of one metric; the error for a missing one gives the reason."""
+        for row in self.metrics:
             if row.metric == metric:
                 return row
         raise KeyError(f"{metric}: {self.omitted.get(metric, 'no such metric')}")
 
     def to_frame(self) -> pd.DataFrame:
-        """One line per metric."""
+        """Return one row per metric."""
         import pandas as pd
 
-        lines = [{**asdict(row), "verdict": row.verdict} for row in self.rows]
+        lines = [{**asdict(row), "verdict": row.verdict} for row in self.metrics]
         columns = [*GapDifference.__dataclass_fields__, "verdict"]
         return pd.DataFrame(lines, columns=columns).set_index("metric")
 
     def __repr__(self) -> str:
         shown = "; ".join(
-            f"{row.metric} {METRICS[row.metric].text(row.difference)}, {row.verdict}" for row in self.rows[:1]
+            f"{row.metric} {METRICS[row.metric].text(row.difference)}, {row.verdict}"
+            for row in self.metrics[:1]
         )
-        return f"<GapComparison of {len(self.rows)} metrics: {shown}>"
+        return f"<GapComparison of {len(self.metrics)} metrics: {shown}>"
 
     def __str__(self) -> str:
         return f"{self!r}\n{self.to_frame().to_string()}"
@@ -197,22 +198,53 @@ def compare_gaps(
 
     Parameters
     ----------
-    score_a, score_b
+    y_true : array-like of shape (n,) or None
+        Labels of two classes. With None, metrics that need labels are omitted with a reason.
+    score_a, score_b : array-like of shape (n,)
         Scores of the same rows by two models.
-    threshold
+    sensitive_features : array-like of shape (n,) or (n, q)
+        Group of each row; several columns define intersectional groups.
+    interval : interval-like, default=(0, 1)
+        Ranks from the best, under both models; see `partial_statistical_parity_difference`.
+    threshold : float or pair of float, optional
         As in `fairness_report`, for both models, or a pair: one for A and one for B.
-    y_true, sensitive_features, interval, confidence, gap_scale, rank_within, pos_label
-        As in `fairness_report`; the interval is that of both models.
-    sample_weight, clusters, n_resamples, random_state, higher_is_better, min_group_size, small_groups
-        As in `fairness_report`. Draws cost as much as there are rows, or clusters.
-    missing_groups, metrics
+    confidence : float, default=0.95
+        Nominal coverage of each interval.
+    gap_scale : {"interval", "absolute"}, default="interval"
+        Scale of the gap; see `partial_statistical_parity_difference`.
+    rank_within : {"group", "group_and_label"}, default="group"
+        Rows among which ranks are counted; see `partial_equal_opportunity_difference`.
+    pos_label : object, default=1
+        The label that counts as positive.
+    sample_weight : array-like of shape (n,), optional
+        A row of weight 2 counts as two rows, one of weight 0 as none.
+    clusters : array-like of shape (n,), optional
+        Cluster of each row, as in `fairness_report`.
+    n_resamples : int, default=1000
+        Bootstrap draws; the run time grows with the number of rows or clusters.
+    random_state : int or numpy.random.Generator, optional
+        Seed or generator of the draws.
+    higher_is_better : bool, default=True
+        If False, ranks count from the lowest score, and rows with scores below the threshold are selected.
+    min_group_size : int, default=10
+        A group with fewer effective members inside the interval is too small to evaluate.
+    small_groups : {"list", "merge", "keep"}, default="list"
         As in `fairness_report`.
+    missing_groups : {"error", "ignore"}, default="error"
+        "ignore" leaves out rows without a group; "error" raises `InputError`.
+    metrics : sequence of str, optional
+        Names of the metrics, as in `fairness_report`.
 
     Returns
     -------
     GapComparison
-        Of the groups that both models can be evaluated on: whether a group has enough positives in the
-        interval may depend on the scores.
+        One row per metric, for the groups that can be evaluated under both models: whether a group has enough
+        positives in the interval may depend on the scores.
+
+    See Also
+    --------
+    fairness_report : The gaps of one model.
+    interval_changes : Rows that enter and leave the interval from one model to the other.
 
     Notes
     -----
@@ -220,7 +252,7 @@ def compare_gaps(
     correction is asymptotic, and was checked by simulation for 100 to 3,000 rows in each group; it costs
     power. For statistical parity and a few hundred rows "inconclusive" is weak evidence of equal gaps:
     docs/metrics.md has tables of coverage and of power. Demographic parity, equal opportunity and equalized
-    odds have limits of paired proportions, which hold with few selected rows and need no draws.
+    odds have limits of paired proportions, which are valid with few selected rows and need no draws.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""Compute the exact gaps: the five partial metrics of the paper, and two pairwise ranking metrics.
+"""Exact gaps: the five partial metrics of the paper, and two pairwise ranking metrics.
 
-Any number of groups, ties and weights. Each public function returns the gap of the worst pair of groups. With
-it goes a function of `ScoredGroups` and a `Setting`, which also says which pair that is and where the two
-differ; reports and fits call those. Their scores and thresholds are such that higher is better, whatever the
-users' are. The full (usual) metrics are the case ``interval=(0, 1)``.
+All of them accept any number of groups, ties and weights. Each public function returns the gap of the worst
+pair of groups. A second function per metric, of `ScoredGroups` and a `Setting`, also returns that pair and
+where the two groups differ; reports and fits call it. Its scores and thresholds are negated where lower is
+better. The usual full metrics are the case ``interval=(0, 1)``.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class WorstGap:
     groups
         Labels of the two groups.
     threshold
-        The score θ at which they differ by that much; nan for metrics that compare no single θ. Where lower
-        is better it is negated like the scores it came from; `in_units` turns it back.
+        The score θ at which they differ by the gap; nan for metrics without a single θ. Where lower is
+        better, it is negated like the scores; `in_units` reverses that.
     ranks
         F̄(θ) in the two groups, counted from the best; nan where there is no θ.
     label
-        The label among which they differ, where a metric compares both: True for positives; else None.
+        For metrics that compare both labels, the label with the larger gap (True: positives); else None.
     """
 
     value: float
@@ -90,36 +90,41 @@ def partial_statistical_parity_difference(
     """Largest difference between groups in the distribution of scores inside the interval (pSP).
 
     ``max_{k,k'} max_θ |P_k(θ) − P_k'(θ)|`` with ``P_k(θ) = [min(F̄_k(θ), β) − min(F̄_k(θ), α)] / (β − α)``
-    (Definition 4.2 in its closed form, Appendix C).
+    (Definition 4.2; the closed form is in Appendix C of the paper).
 
     Parameters
     ----------
-    y_true
-        Ignored; present so that the function is called like other metrics and works in scorers.
-    y_score : (n,)
-        Scores; any strictly increasing transformation gives the same value.
-    sensitive_features : (n,) or (n, q)
-        Group of each row; several columns are crossed.
-    interval
-        Ranks counted **from the best**: ``(0.05, 0.30)`` holds ranks 5–30%, score percentiles 70–95, or
-        5–30 where lower is better. A list of such pairs is a union; a mapping gives each group its own.
-    gap_scale
-        ``"interval"`` is the definition. ``"absolute"`` is what the paper's tables report:
-        ``max |F̄_k(θ) − F̄_k'(θ)|`` over the scores θ of the two groups at which one of the two ranks lies in
-        the interval.
-    sample_weight : (n,)
-        Weight 2 is the row twice, weight 0 the row absent.
-    higher_is_better
-        False for risks and the like, of which low ones are good: ranks count from the lowest score, and a row
-        is selected if its score is **below** the threshold. The value is that of the negated scores and
-        threshold.
-    missing_groups
-        ``"ignore"`` leaves rows without a group out; ``"error"`` refuses them.
+    y_true : array-like of shape (n,) or None
+        Ignored; present so that the function has the signature of other metrics and works in scorers.
+    y_score : array-like of shape (n,)
+        Scores; any strictly increasing transformation of them gives the same value.
+    sensitive_features : array-like of shape (n,) or (n, q)
+        Group of each row; several columns define intersectional groups.
+    interval : interval-like, default=(0, 1)
+        Ranks counted **from the best**: ``(0.05, 0.30)`` holds ranks 5–30%, that is, score percentiles 70–95,
+        or 5–30 where lower is better. A list of such pairs is a union; a mapping gives each group its own
+        interval.
+    gap_scale : {"interval", "absolute"}, default="interval"
+        ``"interval"`` is the definition. ``"absolute"`` is the gap in the paper's tables: ``max |F̄_k(θ) −
+        F̄_k'(θ)|`` over the scores θ of the two groups at which one of the two ranks lies in the interval.
+    sample_weight : array-like of shape (n,), optional
+        A row of weight 2 counts as two rows, one of weight 0 as none.
+    higher_is_better : bool, default=True
+        False for scores such as risks: ranks count from the lowest score, and a row is selected if its score
+        is **below** the threshold. The value is that of the negated scores and threshold.
+    missing_groups : {"error", "ignore"}, default="error"
+        "ignore" leaves out rows without a group; "error" raises `InputError`.
 
     Returns
     -------
     float
         Gap of the worst pair, in [0, 1].
+
+    See Also
+    --------
+    fairness_report : All metrics with confidence intervals.
+    unfairness_map : The gaps of all intervals.
+    partialfair.constraints.StatisticalParity : The constraint that limits this gap in training.
 
     Examples
     --------
@@ -149,23 +154,57 @@ def partial_demographic_parity_difference(
 ) -> float:
     """Largest difference between groups in the proportion of the interval that is selected (pDP).
 
-    ``max_{k,k'} |P_k(θ̂) − P_k'(θ̂)|`` at the one threshold θ̂, with P_k as in
+    ``max_{k,k'} |P_k(θ̂) − P_k'(θ̂)|`` at one threshold θ̂, with P_k as in
     `partial_statistical_parity_difference` (Definition 4.3). On the absolute scale P_k is not divided by β −
     α.
 
     Parameters
     ----------
-    threshold
-        A row is selected if its score is above it (below it, where lower is better). There is no default: 0
-        would select every probability.
-    y_true, y_score, sensitive_features, interval, gap_scale, sample_weight, higher_is_better, missing_groups
-        As in `partial_statistical_parity_difference`.
+    y_true : array-like of shape (n,) or None
+        Ignored; present so that the function has the signature of other metrics and works in scorers.
+    y_score : array-like of shape (n,)
+        Scores; only their order matters.
+    sensitive_features : array-like of shape (n,) or (n, q)
+        Group of each row; several columns define intersectional groups.
+    threshold : float
+        A row is selected if its score is above the threshold, or below it where lower is better. There is no
+        default, because 0 would select every probability.
+    interval : interval-like, default=(0, 1)
+        Ranks from the best; see `partial_statistical_parity_difference`.
+    gap_scale : {"interval", "absolute"}, default="interval"
+        Scale of the gap; see `partial_statistical_parity_difference`.
+    sample_weight : array-like of shape (n,), optional
+        A row of weight 2 counts as two rows, one of weight 0 as none.
+    higher_is_better : bool, default=True
+        If False, ranks count from the lowest score, and rows with scores below the threshold are selected.
+    missing_groups : {"error", "ignore"}, default="error"
+        "ignore" leaves out rows without a group; "error" raises `InputError`.
+
+    Returns
+    -------
+    float
+        Gap of the worst pair, in [0, 1].
 
     Warns
     -----
     ThresholdOutsideIntervalWarning
-        If the gap is 0 because the threshold's rank lies outside the interval in every group: then none, or
-        all, of the rows inside are selected, whatever their scores. Reports call that metric not evaluated.
+        If the gap is 0 because the threshold's rank lies outside the interval in every group. Then none or
+        all of the rows inside are selected, whatever their scores. Reports do not evaluate the metric in this
+        case.
+
+    See Also
+    --------
+    partial_statistical_parity_difference : The largest such difference over all thresholds.
+    partialfair.constraints.DemographicParity : The constraint that limits this gap in training.
+
+    Examples
+    --------
+    >>> from partialfair.metrics import partial_demographic_parity_difference
+    >>> scores, groups = [9, 8, 5, 4, 7, 6, 3, 2], list("aaaabbbb")
+    >>> partial_demographic_parity_difference(
+    ...     None, scores, sensitive_features=groups, threshold=6.5, interval=(0, 0.5)
+    ... )
+    0.5
     """
     scored = scored_groups(
         y_score, sensitive_features, interval, sample_weight, None, higher_is_better, missing_groups
@@ -186,22 +225,46 @@ def partial_group_auc_difference(
     higher_is_better: bool = True,
     missing_groups: MissingGroups = "error",
 ) -> float:
-    """Distance from ½ of the chance that one group's member outranks another's, inside the interval (pGAUC).
+    """Distance from ½ of the probability that one group outranks another inside the interval (pGAUC).
 
     ``max_{k,k'} |Pr(s ≥ s' | s in the interval of k, s' in that of k') − ½|`` (Definition A.1).
 
     Parameters
     ----------
-    ties
-        ``"half"`` counts a tie as ½, so that constant scores have gap 0; ``"geq"`` counts it as 1, as the
-        definition's ≥ does, which calls constant scores maximally unfair.
-    y_true, y_score, sensitive_features, interval, sample_weight, higher_is_better, missing_groups
-        As in `partial_statistical_parity_difference`.
+    y_true : array-like of shape (n,) or None
+        Ignored; present so that the function has the signature of other metrics and works in scorers.
+    y_score : array-like of shape (n,)
+        Scores; only their order matters.
+    sensitive_features : array-like of shape (n,) or (n, q)
+        Group of each row; several columns define intersectional groups.
+    interval : interval-like, default=(0, 1)
+        Ranks from the best; see `partial_statistical_parity_difference`.
+    ties : {"half", "geq"}, default="half"
+        ``"half"`` counts a tie as ½, so that constant scores have gap 0. ``"geq"`` counts it as 1, like the ≥
+        of the definition, so that constant scores have the largest gap.
+    sample_weight : array-like of shape (n,), optional
+        A row of weight 2 counts as two rows, one of weight 0 as none.
+    higher_is_better : bool, default=True
+        If False, ranks count from the lowest score.
+    missing_groups : {"error", "ignore"}, default="error"
+        "ignore" leaves out rows without a group; "error" raises `InputError`.
 
     Returns
     -------
     float
         Gap of the worst pair, in [0, ½].
+
+    See Also
+    --------
+    partial_statistical_parity_difference : Compares the whole distributions inside the interval.
+    partialfair.constraints.GroupAUC : The constraint that limits this gap in training.
+
+    Examples
+    --------
+    >>> from partialfair.metrics import partial_group_auc_difference
+    >>> scores, groups = [9, 8, 5, 4, 7, 6, 3, 2], list("aaaabbbb")
+    >>> partial_group_auc_difference(None, scores, sensitive_features=groups, interval=(0, 0.5))
+    0.5
     """
     scored = scored_groups(
         y_score, sensitive_features, interval, sample_weight, None, higher_is_better, missing_groups
@@ -226,33 +289,59 @@ def partial_equal_opportunity_difference(
     """Largest difference between groups in the selected proportion of the interval's positives (pEOP).
 
     ``max_{k,k'} |T_k − T_k'|`` with ``T_k = Pr(score > θ̂ | group k, label = pos_label, rank in the
-    interval)`` (Definition A.2). On the absolute scale the condition on the rank moves to the left of the
-    bar: ``T_k = Pr(score > θ̂, rank in the interval | group k, label = pos_label)``.
+    interval)`` (Definition A.2). On the absolute scale the rank is not a condition: ``T_k = Pr(score > θ̂,
+    rank in the interval | group k, label = pos_label)``.
 
     Parameters
     ----------
-    pos_label
-        The label that counts as positive.
-    rank_within
-        ``"group"`` (the definition) takes ranks within the whole group, ``"group_and_label"`` within the
-        group's members with that label, as the training constraint of the paper does.
-    y_true : (n,)
+    y_true : array-like of shape (n,)
         Labels of two classes.
-    y_score, sensitive_features, threshold, interval, gap_scale, sample_weight
-        As in `partial_demographic_parity_difference`.
-    higher_is_better, missing_groups
-        As in `partial_demographic_parity_difference`.
+    y_score : array-like of shape (n,)
+        Scores; only their order matters.
+    sensitive_features : array-like of shape (n,) or (n, q)
+        Group of each row; several columns define intersectional groups.
+    threshold : float
+        A row is selected if its score is above the threshold.
+    interval : interval-like, default=(0, 1)
+        Ranks from the best; see `partial_statistical_parity_difference`.
+    gap_scale : {"interval", "absolute"}, default="interval"
+        Scale of the gap; see `partial_statistical_parity_difference`.
+    pos_label : object, default=1
+        The label that counts as positive.
+    rank_within : {"group", "group_and_label"}, default="group"
+        ``"group"`` (the definition) counts ranks within the whole group, ``"group_and_label"`` within the
+        group's members with that label, as the training constraint of the paper does.
+    sample_weight : array-like of shape (n,), optional
+        A row of weight 2 counts as two rows, one of weight 0 as none.
+    higher_is_better : bool, default=True
+        If False, ranks count from the lowest score, and rows with scores below the threshold are selected.
+    missing_groups : {"error", "ignore"}, default="error"
+        "ignore" leaves out rows without a group; "error" raises `InputError`.
 
     Returns
     -------
     float
-        Gap of the worst pair, in [0, 1]; nan with a warning if some group has no positives in the interval
-        (on the absolute scale: no positives at all, since T_k = 0 is then defined).
+        Gap of the worst pair, in [0, 1]; nan if some group has no positives in the interval (on the absolute
+        scale: no positives at all, because T_k = 0 is then defined).
 
     Warns
     -----
+    UndefinedGapWarning
+        If the gap is nan.
     ThresholdOutsideIntervalWarning
-        As `partial_demographic_parity_difference`.
+        As in `partial_demographic_parity_difference`.
+
+    See Also
+    --------
+    partial_equalized_odds_difference : The larger of this gap and that of the negatives.
+    partialfair.constraints.EqualOpportunity : The constraint that limits this gap in training.
+
+    Examples
+    --------
+    >>> from partialfair.metrics import partial_equal_opportunity_difference
+    >>> y, scores, groups = [1, 1, 0, 1, 1, 1, 0, 0], [9, 8, 5, 4, 7, 6, 3, 2], list("aaaabbbb")
+    >>> partial_equal_opportunity_difference(y, scores, sensitive_features=groups, threshold=6.5)
+    0.16666666666666663
     """
     positive = positives(y_true, pos_label)
     scored = scored_groups(
@@ -279,24 +368,57 @@ def partial_equalized_odds_difference(
 ) -> float:
     """Return the larger of the gaps among positives and among negatives (pEOD).
 
-    The maximum of `partial_equal_opportunity_difference` and the same with the other label (Definition A.3).
+    The maximum of `partial_equal_opportunity_difference` and the same gap for the other label (Definition
+    A.3).
 
     Parameters
     ----------
-    y_true, y_score, sensitive_features, threshold, interval, gap_scale, pos_label, rank_within
-        As in `partial_equal_opportunity_difference`.
-    sample_weight, higher_is_better, missing_groups
-        As in `partial_statistical_parity_difference`.
+    y_true : array-like of shape (n,)
+        Labels of two classes.
+    y_score : array-like of shape (n,)
+        Scores; only their order matters.
+    sensitive_features : array-like of shape (n,) or (n, q)
+        Group of each row; several columns define intersectional groups.
+    threshold : float
+        A row is selected if its score is above the threshold.
+    interval : interval-like, default=(0, 1)
+        Ranks from the best; see `partial_statistical_parity_difference`.
+    gap_scale : {"interval", "absolute"}, default="interval"
+        Scale of the gap; see `partial_statistical_parity_difference`.
+    pos_label : object, default=1
+        The label that counts as positive.
+    rank_within : {"group", "group_and_label"}, default="group"
+        Rows among which ranks are counted; see `partial_equal_opportunity_difference`.
+    sample_weight : array-like of shape (n,), optional
+        A row of weight 2 counts as two rows, one of weight 0 as none.
+    higher_is_better : bool, default=True
+        If False, ranks count from the lowest score, and rows with scores below the threshold are selected.
+    missing_groups : {"error", "ignore"}, default="error"
+        "ignore" leaves out rows without a group; "error" raises `InputError`.
 
     Returns
     -------
     float
-        Gap of the worst pair, in [0, 1].
+        Gap of the worst pair, in [0, 1]; nan as in `partial_equal_opportunity_difference`.
 
     Warns
     -----
+    UndefinedGapWarning
+        If the gap is nan.
     ThresholdOutsideIntervalWarning
-        As `partial_demographic_parity_difference`, if that is so among positives and negatives.
+        As in `partial_demographic_parity_difference`, if it applies to both positives and negatives.
+
+    See Also
+    --------
+    partial_equal_opportunity_difference : The gap among positives.
+    partialfair.constraints.EqualizedOdds : The constraint that limits this gap in training.
+
+    Examples
+    --------
+    >>> from partialfair.metrics import partial_equalized_odds_difference
+    >>> y, scores, groups = [1, 1, 0, 1, 1, 1, 0, 0], [9, 8, 5, 4, 7, 6, 3, 2], list("aaaabbbb")
+    >>> partial_equalized_odds_difference(y, scores, sensitive_features=groups, threshold=2.5)
+    0.5
     """
     positive = positives(y_true, pos_label)
     scored = scored_groups(
@@ -322,23 +444,45 @@ def inter_group_pairwise_difference(
 
     ``max_{k≠k'} |A(k⁺, k'⁻) + A(k⁻, k'⁺) − 1|`` with the area under the ROC curve ``A(S, S') = Pr(s ≥ s')``,
     s drawn from S and s' from S' (a baseline of Appendix G). With ties counted ½ this is ``|A(k⁺, k'⁻) −
-    A(k'⁺, k⁻)|``. In the approximation that the paper trains with, the second sum has its indices swapped;
-    the definition is what is computed here.
+    A(k'⁺, k⁻)|``. The training approximation in the paper exchanges the indices of the second term; this
+    function computes the definition.
 
     Parameters
     ----------
-    y_true, y_score, sensitive_features, pos_label, sample_weight, missing_groups
-        As in `partial_equal_opportunity_difference`.
-    ties
-        Count a tie as ½ (``"half"``) or as 1 (``"geq"``, the definition's ≥, under which constant scores have
-        gap 1).
-    higher_is_better
-        False if positives should score lower. With ties counted ½ the gap is the same either way.
+    y_true : array-like of shape (n,)
+        Labels of two classes.
+    y_score : array-like of shape (n,)
+        Scores; only their order matters.
+    sensitive_features : array-like of shape (n,) or (n, q)
+        Group of each row; several columns define intersectional groups.
+    pos_label : object, default=1
+        The label that counts as positive.
+    ties : {"half", "geq"}, default="half"
+        Count a tie as ½ (``"half"``) or as 1 (``"geq"``, the ≥ of the definition, with which constant scores
+        have gap 1).
+    sample_weight : array-like of shape (n,), optional
+        A row of weight 2 counts as two rows, one of weight 0 as none.
+    higher_is_better : bool, default=True
+        False if positives should have lower scores. With ties counted ½ the gap does not depend on it.
+    missing_groups : {"error", "ignore"}, default="error"
+        "ignore" leaves out rows without a group; "error" raises `InputError`.
 
     Returns
     -------
     float
         Gap of the worst pair, in [0, 1]; nan with a warning if some group lacks a label.
+
+    See Also
+    --------
+    intra_group_pairwise_difference : The gap between the AUCs within the groups.
+    partial_group_auc_difference : Compares groups without labels, on an interval.
+
+    Examples
+    --------
+    >>> from partialfair.metrics import inter_group_pairwise_difference
+    >>> y, scores, groups = [1, 1, 0, 0, 1, 1, 0, 0], [9, 8, 5, 4, 7, 3, 6, 2], list("aaaabbbb")
+    >>> inter_group_pairwise_difference(y, scores, sensitive_features=groups)
+    0.5
     """
     positive = positives(y_true, pos_label)
     scored = scored_groups(
@@ -358,15 +502,45 @@ def intra_group_pairwise_difference(
     higher_is_better: bool = True,
     missing_groups: MissingGroups = "error",
 ) -> float:
-    """Gap between the groups' own AUCs (Intra-Group Pairwise Fairness).
+    """Gap between the AUCs within the groups (Intra-Group Pairwise Fairness).
 
-    ``max_{k,k'} |A(k⁺, k⁻) − A(k'⁺, k'⁻)|``, A as in `inter_group_pairwise_difference` (a baseline of
+    ``max_{k,k'} |A(k⁺, k⁻) − A(k'⁺, k'⁻)|``, with A as in `inter_group_pairwise_difference` (a baseline of
     Appendix G).
 
     Parameters
     ----------
-    y_true, y_score, sensitive_features, pos_label, ties, sample_weight, higher_is_better, missing_groups
-        As in `inter_group_pairwise_difference`.
+    y_true : array-like of shape (n,)
+        Labels of two classes.
+    y_score : array-like of shape (n,)
+        Scores; only their order matters.
+    sensitive_features : array-like of shape (n,) or (n, q)
+        Group of each row; several columns define intersectional groups.
+    pos_label : object, default=1
+        The label that counts as positive.
+    ties : {"half", "geq"}, default="half"
+        Whether a tie counts ½ or, as in the definition, 1.
+    sample_weight : array-like of shape (n,), optional
+        A row of weight 2 counts as two rows, one of weight 0 as none.
+    higher_is_better : bool, default=True
+        False if positives should have lower scores.
+    missing_groups : {"error", "ignore"}, default="error"
+        "ignore" leaves out rows without a group; "error" raises `InputError`.
+
+    Returns
+    -------
+    float
+        Gap of the worst pair, in [0, 1]; nan with a warning if some group lacks a label.
+
+    See Also
+    --------
+    inter_group_pairwise_difference : Compares positives of one group with negatives of another.
+
+    Examples
+    --------
+    >>> from partialfair.metrics import intra_group_pairwise_difference
+    >>> y, scores, groups = [1, 1, 0, 0, 1, 1, 0, 0], [9, 8, 5, 4, 7, 3, 6, 2], list("aaaabbbb")
+    >>> intra_group_pairwise_difference(y, scores, sensitive_features=groups)
+    0.25
     """
     positive = positives(y_true, pos_label)
     scored = scored_groups(

@@ -1,4 +1,4 @@
-"""Report all metrics of one set of scores, with confidence intervals that are right for a maximum."""
+"""The report of all metrics of one set of scores, with confidence intervals that are valid for a maximum."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class ReportRow:
     Attributes
     ----------
     metric, gap, ci_low, ci_high
-        Name, gap of the worst pair, and the ends of the confidence interval of the gap: it holds the true
-        maximum over all pairs, whichever pair is worst in truth. nan if undefined.
+        Name, gap of the worst pair, and the ends of the confidence interval for the maximum over all pairs,
+        whichever pair is worst in the population. nan if undefined.
     groups
         Labels of the worst pair.
     threshold, ranks
@@ -62,20 +62,20 @@ class ReportRow:
     sizes
         Members of the two groups.
     label
-        The label among which they differ, where the metric compares both: True for positives; else None.
+        For metrics that compare both labels, the label with the larger gap (True: positives); else None.
     lower_bound, upper_bound
-        One-sided bounds, each by itself with the report's confidence: ``lower_bound`` is a lower and
-        ``upper_bound`` an upper confidence bound of the gap.
+        One-sided confidence bounds of the gap, each by itself with the report's confidence.
     fluctuation, least, most
-        How far the gap may be from the truth, and what ``ci_low`` and ``ci_high`` are measured from: the gap
-        itself, or less and more where ties make it uncertain which scores belong to the interval.
+        The distribution of the error, and the values from which ``ci_low`` and ``ci_high`` are measured: the
+        gap itself, or less and more where ties leave open which scores belong to the interval.
     largest
-        The largest gap that there can be: 1 for proportions.
+        The largest possible gap: 1 for proportions.
     reason
-        Why the metric is not evaluated, its value being nan: "threshold outside the interval"; else empty.
+        Why the metric is not evaluated and its gap is nan: "threshold outside the interval"; else empty.
     worse_off
-        The group of the worst pair of which fewer are selected, or above the score at which they differ most;
-        None for metrics of pairs of rows, and where the gap is 0.
+        The group of the worst pair with the smaller proportion above the threshold or, for metrics of whole
+        distributions, above the score at which they differ most; None for metrics of pairs of rows, and where
+        the gap is 0.
     """
 
     metric: str
@@ -98,7 +98,7 @@ class ReportRow:
 
     @property
     def missing_text(self) -> str:
-        """What stands in place of a gap that is nan."""
+        """The text that replaces a gap that is nan."""
         return f"n/a ({self.reason})" if self.reason else "undefined"
 
     def __repr__(self) -> str:
@@ -108,11 +108,11 @@ class ReportRow:
         return f"<{self.metric}: {self.gap:.4g} ({self.ci_low:.4g} to {self.ci_high:.4g}), {pair}>"
 
     def bound_above(self, error: float) -> float:
-        """Return what ``upper_bound`` is at another error: the true gap exceeds it with that probability."""
+        """Return ``upper_bound`` at another error, the probability that the true gap exceeds it."""
         return min(self.largest, self.gap + self.radius(error)) if self.fluctuation else float("nan")
 
     def radius(self, error: float) -> float:
-        """Return how far above the gap that bound is, were there no largest gap."""
+        """Return the distance of that bound from the gap, not limited to the largest possible gap."""
         return self.most - self.gap + self.fluctuation.above(error) if self.fluctuation else float("nan")
 
     def p_value(self, tolerance: float) -> float:
@@ -131,10 +131,10 @@ class PairGap:
     groups
         Their labels.
     gap, ci_low, ci_high
-        The gap, and the ends of its confidence interval: that of this pair by itself, were it the only one
-        looked at. The interval of a report's line is that of the maximum over all pairs.
+        The gap, and the ends of its confidence interval. It is valid for a pair that was chosen beforehand;
+        the interval of a report's row is that of the maximum over all pairs.
     label
-        The label among which they differ most, where the metric compares both: True for positives; else None.
+        For metrics that compare both labels, the label with the larger gap (True: positives); else None.
     """
 
     groups: tuple[GroupLabel, GroupLabel]
@@ -146,12 +146,12 @@ class PairGap:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FairnessReport:
-    """What `fairness_report` measured.
+    """Result of `fairness_report`.
 
     Attributes
     ----------
     metrics
-        One per metric.
+        One `ReportRow` per metric.
     threshold, confidence, n_resamples, min_group_size
         The settings; the threshold is in the units of the scores.
     """
@@ -166,12 +166,12 @@ class FairnessReport:
 
     @property
     def omitted(self) -> dict[str, str]:
-        """Metrics that could not be computed, each with the reason."""
+        """Metrics that could not be computed, with the reasons."""
         return self._evaluated.omitted
 
     @cached_property
     def groups(self) -> tuple[GroupSummary, ...]:
-        """One summary per group that is evaluated."""
+        """One summary per evaluated group."""
         return tuple(summarize_group(group) for group in self.scored)
 
     @property
@@ -191,9 +191,9 @@ class FairnessReport:
 
     @property
     def scored(self) -> ScoredGroups:
-        """The sorted scores of the groups that are evaluated, with labels; negated where lower is better.
+        """The sorted scores of the evaluated groups, with labels; negated where lower is better.
 
-        HTML reports are made of them, and a pickled report holds them.
+        HTML reports are computed from them, and a pickled report contains them.
         """
         return self._evaluated.scored
 
@@ -204,7 +204,7 @@ class FairnessReport:
 
     @property
     def rank_within(self) -> RankWithin:
-        """Among which rows ranks are counted where labels are compared."""
+        """Rows among which metrics by label count ranks."""
         return self._evaluated.setting.rank_within
 
     @property
@@ -219,7 +219,7 @@ class FairnessReport:
 
     @property
     def exclusions(self) -> str:
-        """What is not evaluated, for headlines: "2 of 5 groups too small to evaluate"; else empty."""
+        """What is not evaluated, such as "2 of 5 groups too small to evaluate"; empty if nothing is."""
         n_single = len(self.scored) - bool(self.merged_groups)
         n_groups = n_single + len(self.small_groups) + len(self.merged_groups)
         said = []
@@ -233,7 +233,7 @@ class FairnessReport:
         return "; ".join(said)
 
     def evaluated(self, groups: Groups) -> Groups:
-        """Return groups as they are evaluated here: none for those too small, and one for those merged."""
+        """Return the groups as they are evaluated: without those too small, and with merged ones as one."""
         labels = tuple(group.label for group in self.scored)
         joined = {group.group: MERGED for group in self.merged_groups}
         names = [joined.get(label, label) for label in groups.labels]
@@ -241,13 +241,13 @@ class FairnessReport:
 
     @property
     def worst(self) -> ReportRow:
-        """The row with the largest gap, of those that are proportions: not in units of scores."""
+        """The row with the largest gap among metrics of proportions (not in units of scores)."""
         comparable = [row for row in self.metrics if METRICS[row.metric].largest <= 1]
         return max(comparable, key=lambda row: -1.0 if np.isnan(row.gap) else row.gap)
 
     @property
     def confidence_note(self) -> str:
-        """With what confidence the intervals hold, each by itself and simultaneously, in a sentence."""
+        """A sentence on the confidence of the intervals, individually and simultaneously."""
         each = f"Each interval by itself holds with {short_percent(self.confidence)} confidence"
         if self._n_intervals < 2 or self.joint_confidence == 0:
             return f"{each}."
@@ -258,7 +258,7 @@ class FairnessReport:
 
     @property
     def ranking_note(self) -> str:
-        """Among which rows metrics by label count ranks; empty where nothing depends on it."""
+        """The rows among which metrics by label count ranks, in a sentence; empty without such metrics."""
         labelled = any(set(METRICS[row.metric].proportions) - {None} for row in self.metrics)
         if not labelled or all(group.interval.parts == ((0.0, 1.0),) for group in self.scored):
             return ""
@@ -267,7 +267,7 @@ class FairnessReport:
 
     @property
     def joint_confidence(self) -> float:
-        """Confidence that all m intervals hold simultaneously, at least: ``1 − m (1 − confidence)``."""
+        """Lower bound on the confidence of all m intervals simultaneously: ``1 − m (1 − confidence)``."""
         return max(0.0, 1 - self._n_intervals * (1 - self.confidence))
 
     @property
@@ -276,11 +276,11 @@ class FairnessReport:
 
     @property
     def verdict(self) -> Verdict:
-        """The answer by statistical parity: finding, direction, size, confidence, and what may be claimed."""
+        """The result for statistical parity: finding, direction, size, confidence, and claim."""
         return state_verdict(self)
 
     def summary(self) -> str:
-        """Return a paragraph for a memo: what was compared, the verdict, other gaps, what was left out."""
+        """Return a paragraph for a memo: what was compared, the verdict, other gaps, and the exclusions."""
         return summarize_report(self)
 
     def __repr__(self) -> str:
@@ -314,7 +314,7 @@ class FairnessReport:
         return result_html(f"{self.verdict}{coverage}", columns, rows, notes=self._notes(), draw=draw)
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
-        """Return one line per metric, as texts: the gap, one pair of limits, and the direction."""
+        """Return one text row per metric: the gap, its confidence interval, and the direction."""
         columns = [
             "metric",
             "gap",
@@ -337,7 +337,7 @@ class FairnessReport:
         return columns, rows
 
     def _notes(self) -> list[str]:
-        """Explain the limits that the table shows, and those that it does not."""
+        """Explain the limits in the table, and those that it does not show."""
         notes = [
             f"Limits are two-sided: with {short_percent(self.confidence)} confidence the largest gap in the "
             f"population lies between them. {self.confidence_note}",
@@ -348,7 +348,7 @@ class FairnessReport:
         return [*notes, *filter(None, [self.ranking_note])]
 
     def __getitem__(self, metric: str) -> ReportRow:
-        """Return the row of one metric; a missing one says why it was left out."""
+        """Return the row of one metric; the error for a missing one gives the reason."""
         for row in self.metrics:
             if row.metric == metric:
                 return row
@@ -357,11 +357,16 @@ class FairnessReport:
     def test(self, tolerance: float) -> pd.DataFrame:
         """Test "the true gap exceeds ``tolerance``" for each metric.
 
+        Parameters
+        ----------
+        tolerance : float
+            The gap of the null hypothesis gap ≤ tolerance.
+
         Returns
         -------
-        DataFrame
-            Indexed by metric: ``value``, ``tolerance``, ``p_value`` (of the null hypothesis gap ≤ tolerance)
-            and ``exceeds`` (p ≤ 1 − confidence). The tests are one per metric, not adjusted for their number.
+        pandas.DataFrame
+            Indexed by metric: ``gap``, ``tolerance``, ``p_value`` and ``exceeds`` (p ≤ 1 − confidence). The
+            tests are one per metric, not adjusted for their number.
         """
         import pandas as pd
 
@@ -377,10 +382,10 @@ class FairnessReport:
         return table.set_index("metric")
 
     def pairs(self, metric: str) -> list[PairGap]:
-        """Return the gaps of all pairs of groups by one metric, the widest first.
+        """Return the gaps of all pairs of groups by one metric, the largest first.
 
-        Their intervals are of one pair each, at the report's confidence; that of the metric's own line is of
-        the maximum.
+        Each confidence interval is that of one pair, at the report's confidence; the interval of the metric's
+        own row is that of the maximum.
         """
         if metric not in self._pairs:
             fluctuation, gaps = self[metric].fluctuation, []
@@ -402,7 +407,7 @@ class FairnessReport:
         return list(self._pairs[metric])
 
     def elsewhere(self) -> GapElsewhere | None:
-        """Return the largest gap outside the interval; see `gap_elsewhere`. None of intervals by group."""
+        """Return the largest gap outside the interval, see `gap_elsewhere`; None for intervals by group."""
         if self.scored.intervals_differ:
             return None
         return groups_gap_elsewhere(
@@ -420,9 +425,9 @@ class FairnessReport:
         Parameters
         ----------
         by : {"metric", "pair", "group"}, default="metric"
-            One line per metric, with the worst pair (ranks count from the best); or per metric and pair of
+            One row per metric, with the worst pair (ranks count from the best); or per metric and pair of
             groups, the largest gap of each metric first (see `pairs`); or per group, where ``evaluated`` is
-            False for those that are too small.
+            False for groups that are too small.
 
         Returns
         -------
@@ -474,10 +479,11 @@ class FairnessReport:
     def to_html(self, path: str | Path | None = None, *, title: str = "Fairness audit") -> str | None:
         """Write the interactive HTML report of these scores, or return it if no path is given.
 
-        It is one file that opens offline: the unfairness map, and all metrics on any interval of whole
-        percents. It holds summaries of the scores, from which those of small groups could be inferred.
+        The report is one file that opens offline, with the unfairness map and all metrics on any interval of
+        whole percents. It contains summaries of the scores, from which the scores of small groups could be
+        inferred.
         """
-        from partialfair.report import audit_page, write_page
+        from partialfair.report.pages import audit_page, write_page
 
         text = audit_page(self, title=title)
         if path is None:
@@ -512,53 +518,73 @@ def fairness_report(
 
     Parameters
     ----------
-    y_true
-        Labels of two classes, or None; then the metrics that need them are left out with a reason.
-    y_score, sensitive_features, interval, gap_scale, sample_weight, higher_is_better, missing_groups
-        As in `partial_statistical_parity_difference`.
-    threshold
-        Score above which (below which, where lower is better) a row is selected, or None; then the metrics
-        that need it are left out.
-    confidence
-        Nominal coverage of each interval; see `partialfair.metrics.bounds` for how it is reached, and
+    y_true : array-like of shape (n,) or None
+        Labels of two classes. With None, metrics that need labels are omitted with a reason.
+    y_score : array-like of shape (n,)
+        Scores; only their order matters.
+    sensitive_features : array-like of shape (n,) or (n, q)
+        Group of each row; several columns define intersectional groups.
+    interval : interval-like, default=(0, 1)
+        Ranks from the best; see `partial_statistical_parity_difference`.
+    threshold : float, optional
+        Rows with scores above it (below it where lower is better) are selected. With None, metrics that need
+        a threshold are omitted.
+    confidence : float, default=0.95
+        Nominal coverage of each interval; see `partialfair.metrics.bounds` for the method, and
         `partialfair.metrics.proportions` for metrics at one threshold.
-    rank_within, pos_label
-        As in `partial_equal_opportunity_difference`.
-    clusters
-        Which rows belong together, as those of one person do: values are the same, confidence is that of so
-        many clusters. None if every row is an observation of its own.
-    n_resamples
-        Bootstrap draws; the cost does not depend on the number of rows, unless there are clusters.
-    random_state
+    gap_scale : {"interval", "absolute"}, default="interval"
+        Scale of the gap; see `partial_statistical_parity_difference`.
+    rank_within : {"group", "group_and_label"}, default="group"
+        Rows among which ranks are counted; see `partial_equal_opportunity_difference`.
+    pos_label : object, default=1
+        The label that counts as positive.
+    sample_weight : array-like of shape (n,), optional
+        A row of weight 2 counts as two rows, one of weight 0 as none.
+    clusters : array-like of shape (n,), optional
+        Cluster of each row, for instance the person: gaps are unchanged, and confidence intervals are those
+        of that many clusters. By default every row is an independent observation.
+    n_resamples : int, default=1000
+        Bootstrap draws; the run time does not depend on the number of rows, unless there are clusters.
+    random_state : int or numpy.random.Generator, optional
         Seed or generator of the draws. Each metric has its own random stream, so its interval does not depend
         on options that other metrics need.
-    min_group_size
-        A group with fewer effective members inside the interval is too small to be evaluated. Metrics that
-        need labels leave out, in the same way, groups with too few positives or negatives.
-    small_groups
-        What to do with those: ``"list"`` them in ``report.small_groups``, ``"merge"`` them into one group
-        called ``"small groups"`` (evaluated if it is large enough, else they are listed), or ``"keep"`` them,
-        and evaluate all. What is merged are groups with too few members; those with enough of them, but too
-        few positives or negatives, are only left out of the metrics that need these.
-    max_groups
-        More groups raise `InputError`: a column of numbers given by mistake has thousands, and time and
+    higher_is_better : bool, default=True
+        If False, ranks count from the lowest score, and rows with scores below the threshold are selected.
+    min_group_size : int, default=10
+        A group with fewer effective members inside the interval is too small to evaluate. Metrics that need
+        labels also leave out groups with too few positives or negatives.
+    small_groups : {"list", "merge", "keep"}, default="list"
+        ``"list"`` puts groups that are too small in ``report.small_groups``, ``"merge"`` merges them into the
+        group ``"small groups"`` (evaluated if it is large enough, else they are listed), and ``"keep"``
+        evaluates all groups. Groups with enough members, but too few positives or negatives, are not merged;
+        they are only left out of the metrics that need labels.
+    missing_groups : {"error", "ignore"}, default="error"
+        "ignore" leaves out rows without a group; "error" raises `InputError`.
+    max_groups : int, default=1000
+        More groups raise `InputError`: a numeric column given by mistake has thousands, and run time and
         memory grow with the number of pairs.
-    metrics
-        Names of the metrics, from `partialfair.metrics.catalogue.METRICS`; None for those that reports have
-        by default, the five partial and the two pairwise ones. Fewer metrics have a higher joint confidence.
+    metrics : sequence of str, optional
+        Names of the metrics, from `partialfair.metrics.catalogue.METRICS`; by default the five partial and
+        the two pairwise ones. Fewer metrics have a higher joint confidence.
 
     Returns
     -------
     FairnessReport
+        One row per metric, a verdict, and ``to_frame()``, ``to_html()`` and ``test()``.
 
     Warns
     -----
     SmallGroupWarning
-        If some group is too small to be evaluated, or has fewer than 30 effective members, in all or with one
+        If some group is too small to evaluate, or has fewer than 30 effective members, in all or with one
         label, inside the interval.
     ThresholdOutsideIntervalWarning
-        If the threshold's rank lies outside the interval of some group (between its parts, too), among its
+        If the threshold's rank lies outside the interval of some group (or between its parts), among its
         members or, with ``rank_within="group_and_label"``, among its positives.
+
+    See Also
+    --------
+    compare_gaps : The difference of the gaps of two models on the same rows.
+    sample_size : Members that a group needs for a small gap to be shown.
 
     Examples
     --------
@@ -603,7 +629,7 @@ def fairness_report(
 def metric_row(
     name: str, evaluated: EvaluatedScores, confidence: float, n_resamples: int, seed: int
 ) -> ReportRow:
-    """Return the line of one metric; see `fairness_report`."""
+    """Return the row of one metric; see `fairness_report`."""
     metric, setting, scored = METRICS[name], evaluated.setting, evaluated.compared(name)
     ranked_gap = metric.gap(scored, setting)
     gap = ranked_gap.in_units(scored.higher_is_better)
@@ -640,7 +666,7 @@ def metric_row(
 def find_worse_off(
     metric: Metric, scored: ScoredGroups, setting: Setting, gap: WorstGap
 ) -> GroupLabel | None:
-    """Return the group of the worst pair of which fewer are above the threshold; None where there is none."""
+    """Return the group of the worst pair with the smaller proportion above the threshold, or None."""
     labels = metric.proportions or (None,)
     if gap.value == 0 or not np.isfinite(gap.threshold):
         return None

@@ -1,4 +1,4 @@
-"""How many members a group needs for a gap to be detected, and which gap so many members detect."""
+"""Required members per group for a gap to be detected, and the smallest gap that n members can detect."""
 
 from __future__ import annotations
 
@@ -21,37 +21,51 @@ def sample_size(
     power: float = 0.8,
     gap_scale: GapScale = "interval",
 ) -> int:
-    """Return how many members a group needs so that its gap is shown to be at most ``max_gap``.
+    """Return the number of members a group needs for its gap to be shown to be at most ``max_gap``.
 
     ``n = ⌈2 v (z + 2 K)² / (m (max_gap − true_gap))²⌉``, where m is the measure of the interval (1 on the
     absolute scale), v the largest ``p (1 − p)`` of a rank p in it, z the normal quantile at ``confidence``,
-    and K Kolmogorov's quantile at ``power``. With so many, a statistical-parity gap that is ``true_gap`` in
-    truth has an ``upper_bound`` in `fairness_report` of ``max_gap`` or less, with probability ``power`` or
-    more.
+    and K Kolmogorov's quantile at ``power``. With n members, a statistical-parity gap whose true value is
+    ``true_gap`` has an ``upper_bound`` in `fairness_report` of at most ``max_gap`` with a probability of at
+    least ``power``.
 
     Parameters
     ----------
-    max_gap, true_gap
-        What is to be shown, and what is true; 0 ≤ true_gap < max_gap.
-    interval
-        One for all groups.
-    confidence, power
-        Of the bound ``upper_bound``, and how probable it is to be low enough.
-    gap_scale
+    max_gap : float
+        The limit that the upper confidence bound should not exceed.
+    interval : interval-like, default=(0, 1)
+        Ranks from the best, the same for all groups.
+    true_gap : float, default=0.0
+        The assumed true gap, below ``max_gap``.
+    confidence : float, default=0.95
+        Confidence of ``upper_bound``.
+    power : float, default=0.8
+        Probability that ``upper_bound`` is at most ``max_gap``.
+    gap_scale : {"interval", "absolute"}, default="interval"
         As in `fairness_report`.
+
+    Returns
+    -------
+    int
+        Members of the smallest group, in the whole group and not only in the interval; effective ones,
+        ``(Σw)² / Σw²``, where rows have weights.
+
+    See Also
+    --------
+    detectable_gap : The inverse, the smallest gap that n members can detect.
+    fairness_report : The gaps with their confidence bounds.
 
     Notes
     -----
-    A difference of two shares, each of n rows, has the standard error ``sqrt(2 v / n) / m`` where it is
-    largest. ``upper_bound`` adds z of these to the largest difference that is measured, and that exceeds the
-    truth by less than 2 K of them: K/√n is what the largest deviation between two distributions stays below
-    with that probability, and ½ is the largest ``sqrt(v)`` there is. Far from rank ½ this is more than is
-    needed, by up to a third; by half, if the true gap is not 0 either: then few thresholds compete, and errors
-    that make the difference smaller do no harm.
+    A difference of two proportions, each of n rows, has a standard error of at most ``sqrt(2 v / n) / m``.
+    ``upper_bound`` adds z of these standard errors to the largest measured difference. That exceeds the truth
+    by less than 2 K standard errors, because the largest deviation between two distributions stays below K/√n
+    with probability ``power``, and ``sqrt(v)`` is at most ½. The formula overestimates n by up to a third far
+    from rank ½, and by up to half if also the true gap is above 0: then few thresholds compete for the
+    maximum, and errors that reduce the difference do no harm.
 
-    The other group is taken to be as large. If it is much larger, half of n suffices. Several groups need a
-    little more, because more pairs compete. Members are counted in the whole group, not in the interval;
-    with weights they are effective ones, ``(Σw)² / Σw²``.
+    The formula assumes that the other group is equally large. If it is much larger, n/2 is enough. Several
+    groups need slightly more members, because more pairs are compared.
 
     Examples
     --------
@@ -80,17 +94,32 @@ def detectable_gap(
     power: float = 0.8,
     gap_scale: GapScale = "interval",
 ) -> float:
-    """Return the smallest gap that n members of the smallest group can show.
+    """Return the smallest gap that can be detected with n members of the smallest group.
 
-    ``g = (z + 2 K) sqrt(2 v / n) / m``, the inverse of `sample_size` at a true gap of 0: smaller gaps
-    cannot be told from 0. 1 if that is more, as no gap exceeds 1.
+    ``g = (z + 2 K) sqrt(2 v / n) / m``, the inverse of `sample_size` at a true gap of 0, and at most 1.
+    Smaller gaps cannot be distinguished from 0.
 
     Parameters
     ----------
-    n
-        Effective members of the smallest group, in the interval or not.
-    interval, confidence, power, gap_scale
+    n : float
+        Effective members of the smallest group, inside and outside the interval.
+    interval : interval-like, default=(0, 1)
+        Ranks from the best, the same for all groups.
+    confidence : float, default=0.95
         As in `sample_size`.
+    power : float, default=0.8
+        As in `sample_size`.
+    gap_scale : {"interval", "absolute"}, default="interval"
+        As in `fairness_report`.
+
+    Returns
+    -------
+    float
+        The gap, in (0, 1].
+
+    See Also
+    --------
+    sample_size : The members that a given gap needs.
 
     Examples
     --------
@@ -107,7 +136,7 @@ def detectable_gap(
 
 
 def _errors_to_allow(confidence: float, power: float) -> float:
-    """Return ``z + 2 K``, in standard errors: what the bound adds, and what the measured gap may."""
+    """Return ``z + 2 K``: standard errors that the bound adds, and that the measured gap may be too large."""
     check_fraction(confidence, "confidence")
     check_number(power, "power", above=0.0)
     if power >= 1:
@@ -116,7 +145,7 @@ def _errors_to_allow(confidence: float, power: float) -> float:
 
 
 def _unit_error(part: IntervalSet, gap_scale: GapScale) -> float:
-    """Return ``sqrt(2 v) / m``: the standard error of a difference, of one member in each group."""
+    """Return ``sqrt(2 v) / m``, the standard error of a difference with one member in each group."""
     check_choice(gap_scale, "gap_scale", ("interval", "absolute"))
     nearest = [min(max(0.5, low), high) for low, high in part.parts]  # where p (1 − p) is largest
     widest = max(p * (1 - p) for p in nearest)

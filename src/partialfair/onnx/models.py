@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from partialfair.onnx.graph import Graph, GroupInputs, Name
 from partialfair.onnx.trees import SplitTrees, leaf_sums, search_tree
-from partialfair.postprocessing import ScoreMap
+from partialfair.postprocessing.maps import ScoreMap
 from partialfair.utils.typing import Floats, GroupLabel
 
 # The piece of a map that does not change scores; see `_pieces`.

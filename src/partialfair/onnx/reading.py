@@ -31,8 +31,8 @@ from partialfair.onnx.models import (
 )
 from partialfair.onnx.trees import split_trees
 from partialfair.postprocessing import PartialParityAdjuster
-from partialfair.trees import PartialFairTrees, TreeEnsemble, ensemble_of
-from partialfair.trees.ensembles import find_reader, name_of
+from partialfair.trees import PartialFairTrees
+from partialfair.trees.ensembles import TreeEnsemble, ensemble_of, find_reader, name_of
 from partialfair.trees.refitting import LeafValues
 from partialfair.utils.typing import Floats, GroupLabel
 
@@ -195,7 +195,7 @@ def _read_linear_model(model: Any) -> ExportedModel:
 def _read_adjuster(model: PartialParityAdjuster) -> ExportedModel:
     check_is_fitted(model, "maps_")
     inner = ExportedModel(lambda graph, rows: rows.table, None)
-    if model.scorer is not None:
+    if model.estimator is not None:
         inner = _read_scorer(model)
     return replace(
         inner,

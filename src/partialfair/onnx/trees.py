@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from partialfair.exceptions import InputError
 from partialfair.onnx.graph import Graph, Name
-from partialfair.trees import TreeEnsemble
+from partialfair.trees.ensembles import TreeEnsemble
 from partialfair.trees.nodes import Nodes
 from partialfair.utils.typing import Floats, Ints
 

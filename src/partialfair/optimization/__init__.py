@@ -1,1 +1,1 @@
-"""Models, losses and problems over blocks of rows, and the solvers of them."""
+"""Models, losses and problems over blocks of rows, and their solvers; internal except where docs name it."""

@@ -1,4 +1,4 @@
-"""Draw scores: by group, with the interval highlighted (the paper's Figures 3 to 8), and maps to new ones."""
+"""Plots of scores by group with the interval highlighted (the paper's Figures 3 to 8), and of score maps."""
 
 from __future__ import annotations
 
@@ -49,25 +49,54 @@ def plot_score_densities(
     missing_groups: MissingGroups = "error",
     axes: npt.NDArray[Any] | None = None,
 ) -> npt.NDArray[Any]:
-    """Draw one density per group, one below the other, with the area of its interval in red.
+    """Draw one density per group, below each other, with the area of the interval in red.
 
-    The red area is the interval's share of the area under the curve, also where scores are tied. Discrete
-    scores, which take few values that most members share, are bars: the red part of a bar is the share of
-    the group that has this value and lies inside the interval.
+    The red area is the interval's fraction of the area under the curve, also where scores are tied. Discrete
+    scores, which take few values, are drawn as bars: the red part of a bar is the proportion of the group
+    with this value inside the interval.
 
     Parameters
     ----------
-    y_score, sensitive_features, interval, sample_weight, higher_is_better, missing_groups
-        As in `partial_statistical_parity_difference`.
-    threshold
+    y_score : array-like of shape (n,)
+        Scores; only their order matters.
+    sensitive_features : array-like of shape (n,) or (n, q)
+        Group of each row; several columns define intersectional groups.
+    interval : interval-like, default=(0, 1)
+        Ranks from the best; see `partial_statistical_parity_difference`.
+    threshold : float, optional
         Marked by a vertical line.
-    axes
-        One axes per group drawn, to draw on; new ones by default.
+    sample_weight : array-like of shape (n,), optional
+        A row of weight 2 counts as two rows, one of weight 0 as none.
+    higher_is_better : bool, default=True
+        If False, ranks count from the lowest score.
+    missing_groups : {"error", "ignore"}, default="error"
+        "ignore" leaves out rows without a group; "error" raises `InputError`.
+    axes : array of matplotlib Axes, optional
+        One axes per drawn group; by default on a new figure.
 
     Returns
     -------
-    array of Axes
-        One per group drawn; at most the twelve largest groups.
+    array of matplotlib Axes
+        One per drawn group; at most the twelve largest groups.
+
+    See Also
+    --------
+    partialfair.metrics.rank_curve : The ranks of all thresholds, with ``plot()``.
+    partialfair.metrics.unfairness_map : The gaps of all intervals, with ``plot()``.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("Agg")
+    >>> from partialfair.datasets import make_admissions
+    >>> from partialfair.plotting import plot_score_densities
+    >>> data = make_admissions(seed=0)
+    >>> axes = plot_score_densities(
+    ...     data.historical_score, sensitive_features=data.sensitive_features, interval=data.interval
+    ... )
+    >>> len(axes)
+    3
+    >>> matplotlib.pyplot.close(axes[0].figure)
     """
     scored = scored_groups(
         y_score,
@@ -85,7 +114,7 @@ def plot_score_densities(
 def plot_group_densities(
     scored: ScoredGroups, *, threshold: float | None = None, axes: npt.NDArray[Any] | None = None
 ) -> npt.NDArray[Any]:
-    """Draw the densities of groups that are sorted already, such as ``report.scored``."""
+    """Draw the densities of groups that are already sorted, such as ``report.scored``."""
     higher_is_better, scored = scored.higher_is_better, scored.in_users_units()
     # The largest groups, in their usual order.
     shown = sorted(sorted(range(len(scored)), key=lambda k: -scored.groups[k].n)[:MAX_SHOWN])
@@ -116,7 +145,7 @@ def plot_group_densities(
 
 
 def _stacked_axes(n_shown: int, n_groups: int, title: str) -> npt.NDArray[Any]:
-    """Return one axes below the other on a new figure, whose title says what is not drawn."""
+    """Return axes below each other on a new figure, whose title says how many groups are not drawn."""
     pyplot = require("matplotlib.pyplot", extra="cli", purpose="drawing")
     size = (_FIGURE_WIDTH, 0.9 + 1.25 * n_shown)
     figure, grid = pyplot.subplots(n_shown, 1, figsize=size, sharex=True, squeeze=False, layout="constrained")
@@ -128,7 +157,7 @@ def _stacked_axes(n_shown: int, n_groups: int, title: str) -> npt.NDArray[Any]:
 
 
 def _draw_densities(axes: npt.NDArray[Any], scored: ScoredGroups, shown: list[int]) -> str:
-    """Draw the density of every group; return what the axis has to say about itself."""
+    """Draw the density of every group; return a note for the label of the axis."""
     span = score_span(scored)
     for ax, k in zip(axes, shown, strict=True):
         _draw_density(ax, scored.groups[k], _colour(k), span)
@@ -147,7 +176,7 @@ def _draw_densities(axes: npt.NDArray[Any], scored: ScoredGroups, shown: list[in
 def _draw_bars(
     axes: npt.NDArray[Any], scored: ScoredGroups, shown: list[int], discrete: DiscreteScores
 ) -> str:
-    """Draw the bars of every group on one scale; return what the axis has to say about itself."""
+    """Draw the bars of every group on one scale; return a note for the label of the axis."""
     # One scale for all groups, so that bars compare.
     top = max(float(discrete.shares(scored.groups[k]).max()) for k in shown)
     for ax, k in zip(axes, shown, strict=True):
@@ -228,7 +257,7 @@ def _density(group: GroupScores, span: tuple[float, float]) -> tuple[Floats, Flo
 
 
 def _scores_at(centres: Floats, density: Floats, ranks: tuple[float, float]) -> Floats:
-    """Scores above which shares ``ranks`` of the area under the density lie."""
+    """Return the scores above which the fractions ``ranks`` of the area under the density lie."""
     from scipy.integrate import cumulative_trapezoid
 
     # Area above each score, summed from the right.
@@ -237,10 +266,10 @@ def _scores_at(centres: Floats, density: Floats, ranks: tuple[float, float]) -> 
 
 
 def plot_score_maps(maps: Sequence[ScoreMap], *, title: str | None = None, ax: Axes | None = None) -> Axes:
-    """Draw what becomes of a score, one line per group; on the diagonal scores stay.
+    """Draw the adjusted score against the score, one line per group; unchanged scores lie on the diagonal.
 
-    Bold are the scores that the interval held in fit. Drawn are groups whose scores move, at most the twelve
-    where they move furthest.
+    Scores inside the interval in ``fit`` are bold. Only groups whose scores change are drawn, at most the
+    twelve with the largest changes.
 
     Parameters
     ----------
@@ -279,7 +308,7 @@ def plot_score_maps(maps: Sequence[ScoreMap], *, title: str | None = None, ax: A
 
 
 def _line(one: ScoreMap, low: float, high: float) -> tuple[Floats, Floats]:
-    """Return the scores at which a map may bend between two, both included, and what becomes of them."""
+    """Return the scores between two ends, both included, where a map may bend, and their adjusted scores."""
     bends = one.knots[(one.knots > low) & (one.knots < high)]
     # Maps are linear between knots.
     scores = np.unique(np.concatenate([[low], bends, [high]]))

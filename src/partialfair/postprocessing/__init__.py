@@ -1,7 +1,5 @@
-"""Scores of models that cannot be trained again, moved so that groups are similar on an interval."""
+"""Adjusts the scores of a fitted model so that groups have similar scores on an interval."""
 
 from partialfair.postprocessing.adjuster import PartialParityAdjuster
-from partialfair.postprocessing.fitting import Adjustment
-from partialfair.postprocessing.maps import ScoreMap
 
-__all__ = ["Adjustment", "PartialParityAdjuster", "ScoreMap"]
+__all__ = ["PartialParityAdjuster"]

@@ -1,4 +1,4 @@
-"""Move scores of any model by the least so that groups are similar on an interval."""
+"""Change the scores of any model as little as possible so that groups are similar on an interval."""
 
 from __future__ import annotations
 
@@ -51,84 +51,90 @@ _ROUTED = {"sensitive_features": True}
 
 def _has_scorer(adjuster: PartialParityAdjuster) -> bool:
     if adjuster.estimator is None:
-        raise AttributeError("there is no estimator, so there is nothing to predict with; take transform")
+        raise AttributeError("the adjuster has no estimator to predict with; use transform")
     return True
 
 
 def _has_classes(adjuster: PartialParityAdjuster) -> bool:
     _has_scorer(adjuster)
     if adjuster._scorer.method != "predict_proba":
-        raise AttributeError("the estimator's scores are no probabilities; take decision_function")
+        raise AttributeError("the estimator's scores are not probabilities; use decision_function")
     return True
 
 
 class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
-    """Moves scores by the least so that the gap between groups on an interval is at most ``max_gap``.
+    """Change scores as little as possible so that the gap between groups is at most ``max_gap``.
 
-    ``min Σ w (s' − s)²`` subject to partial statistical parity (or partial demographic parity at one
-    threshold) of the new scores s', evaluated exactly, and to the order within every group: no row overtakes
-    another of its group, and none are tied that were not before. For models that cannot be trained again.
-    Rows outside the interval move only where the order forces them to. There is no randomness.
+    The new scores s' minimize ``Σ w (s' − s)²`` subject to partial statistical parity (or partial demographic
+    parity at one threshold), evaluated exactly, and to the order of rows within every group: no row overtakes
+    another of its group, and no new ties arise. Rows outside the interval change only if the order requires
+    it. The adjuster is for models that cannot be trained again, and it is deterministic.
 
-    **The new scores depend on the group**, so scoring needs it, and a row's score would be another in another
-    group. Using the group so may be unlawful where you are; models of `PartialFairClassifier` need no group
-    at prediction. The constraint is about the rows of ``fit``: `report` evaluates others.
+    **The new scores depend on the group**, so scoring needs it, and the same row would get another score in
+    another group. This may be unlawful where you are; models of `PartialFairClassifier` do not need the group
+    at prediction. The constraint applies to the rows of ``fit``: `report` evaluates other rows.
 
     Parameters
     ----------
-    interval
-        Ranks from the top: ``(0.05, 0.30)`` holds ranks 5–30%, score percentiles 70–95. Also a list of such
-        pairs (their union), or a mapping from group to either. It has no default that would suit: `fit`
-        needs one, ``(0, 1)`` for the whole range.
-    max_gap
-        κ, the largest gap allowed, in [0, 1]. Scores without new ties always reach ``result_.floor``; a
-        smaller limit raises `InputError` exactly if no such scores reach it, and the message names the
-        smallest that they do.
-    constraint
-        ``"statistical_parity"``, or ``"demographic_parity"`` at ``constraint_threshold``.
-    constraint_threshold
-        Of demographic parity: those with scores above it are selected (below, where lower is better).
-    gap_scale
-        ``"interval"``, the definition, or ``"absolute"``, the scale of the paper's experiments.
-    estimator
-        A fitted model, or a function of X that returns scores; `fit` and `transform` then take its features.
-        None: they take the scores. Where the adjuster is cloned (searches, cross-validation), wrap a model in
-        ``sklearn.frozen.FrozenEstimator``, or its clone will not be fitted.
-    response_method
-        The estimator's method that gives the scores: ``"decision_function"``, ``"predict_proba"`` (its second
-        column) or ``"predict"``; ``"auto"`` takes the first of them that there is, the last only of models
-        that are no classifiers.
-    score_range
-        ``(low, high)`` where scores have a range, as probabilities have: both ends stay where they are, so
-        that new people's scores do not leave it. Probabilities of an estimator have (0, 1) anyway.
-    higher_is_better
-        False where low scores are good: the interval then counts from the lowest.
-    min_group_size
-        A group with fewer effective members, ``(Σ w)² / Σ w²``, in the interval keeps its scores and is
-        outside of the promise; a `SmallGroupWarning` and ``result_.small_groups`` name it. 0 judges all.
-    missing_groups
-        ``"error"``, or ``"ignore"``: rows without a group are left out in `fit`, and keep their scores in
-        `transform`.
-    max_knots
-        About how many rows the table may have for each group, fewer with more than four groups. With more
-        distinct scores than that the change is the least among maps with so many knots; the gap is exact all
-        the same. Where ``max_gap`` is too narrow for so few, more are taken. None takes all, and finds the
-        least change there is.
-    margin
-        For statistical parity on the absolute scale: by how much the interval is widened, in ranks, while
-        maps are sought. There a threshold counts wholly or not at all, so that maps jump where the interval
-        ends, and ranks of new rows are a little off. ``"auto"`` is ``1.36 / √n`` of the smallest group, or 0
-        where ``max_gap`` cannot be reached on an interval so wide; 0 finds the least change, and may be far
-        off on new data. On the interval scale it is not used.
+    interval : tuple, list of tuples or mapping, default=None
+        Ranks from the top: ``(0.05, 0.30)`` means ranks 5–30%, which are score percentiles 70–95, and
+        ``(0, 1)`` means all ranks. A list of pairs is their union; a mapping gives each group its own
+        interval. `fit` raises `InputError` if it is None.
+    max_gap : float, default=0.05
+        Limit on the gap, in [0, 1]. Scores without new ties can always reach ``result_.floor``. If they
+        cannot reach a smaller limit, `fit` raises `InputError` with the smallest gap that they reach.
+    constraint : {"statistical_parity", "demographic_parity"}, default="statistical_parity"
+        The constraint; demographic parity compares groups at ``constraint_threshold``.
+    constraint_threshold : float, default=None
+        Score of demographic parity: rows with higher scores are selected (lower ones if
+        ``higher_is_better=False``).
+    gap_scale : {"interval", "absolute"}, default="interval"
+        Scale of the gap: ``"interval"`` is the definition, a proportion of the rows in the interval;
+        ``"absolute"`` is the scale of the paper's experiments, a proportion of the whole group.
+    estimator : estimator or callable, default=None
+        A fitted model, or a function of X that returns scores; `fit` and `transform` then expect features.
+        None means that they expect scores. If the adjuster is cloned (in searches and cross-validation), wrap
+        a model in ``sklearn.frozen.FrozenEstimator``, because its clone is not fitted otherwise.
+    response_method : {"auto", "decision_function", "predict_proba", "predict"}, default="auto"
+        Method of the estimator that returns the scores; for ``"predict_proba"`` the second column. ``"auto"``
+        uses the first of these that exists, and ``"predict"`` only for models that are not classifiers.
+    score_range : tuple of float, default=None
+        ``(low, high)`` for bounded scores such as probabilities: both ends are fixed, so that scores of new
+        data stay within the range. It is (0, 1) for probabilities of an estimator.
+    higher_is_better : bool, default=True
+        False if low scores are favorable: ranks are then counted from the lowest score.
+    min_group_size : int, default=2
+        Smallest effective sample size, ``(Σ w)² / Σ w²``, of a group in the interval. The constraint excludes
+        smaller groups, whose scores do not change; a `SmallGroupWarning` and ``result_.small_groups`` name
+        them. 0 excludes none.
+    missing_groups : {"error", "ignore"}, default="error"
+        ``"ignore"`` omits rows without a group in `fit` and leaves their scores unchanged in `transform`.
+    max_knots : int or None, default=1000
+        Approximate number of knots of each group's map, fewer with more than four groups. With more distinct
+        scores than that, the change is the smallest among maps with that many knots; the gap is exact in any
+        case. More knots are used if ``max_gap`` requires it. None uses all distinct scores and finds the
+        smallest possible change.
+    margin : float or "auto", default="auto"
+        For statistical parity on the absolute scale: widening of the interval, in ranks, while maps are
+        computed. On this scale a threshold counts fully or not at all, so maps jump at the ends of the
+        interval, and the ranks of new rows differ slightly. ``"auto"`` is ``1.36 / √n`` of the smallest
+        group, or 0 if ``max_gap`` cannot be reached with it. 0 gives the smallest change, but the gap on new
+        data may be much larger. Not used on the interval scale.
 
     Attributes
     ----------
     maps_ : tuple of ScoreMap
         One strictly increasing, piecewise linear map per group.
-    groups_ : (n_groups,)
-        The groups, in the same order.
+    groups_ : ndarray of shape (n_groups,)
+        The groups, in the order of the maps.
     result_ : Adjustment
-        Gap before and after, what moved and by how much, floor, calibration.
+        Gap before and after, the changes of scores, the floor and the calibration.
+
+    See Also
+    --------
+    partialfair.PartialFairClassifier : Train a model that does not need the group at prediction.
+    partialfair.trees.PartialFairTrees : Refit the leaf values of a tree ensemble.
+    partialfair.metrics.fairness_report : Gaps of scores with confidence intervals.
 
     Examples
     --------
@@ -188,19 +194,24 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         sensitive_features: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Find the maps.
+        """Compute the maps.
 
         Parameters
         ----------
-        X : (n,) or (n, 1), or (n, d) with an estimator
-            The scores, or the features that the estimator takes.
-        y : (n,)
-            Labels. Not needed: where they have two classes, calibration by group is measured, before and
-            after.
-        sensitive_features : (n,) or (n, q)
-            Group of each row; several columns are crossed.
-        sample_weight : (n,)
-            Weight 2 is the row twice, weight 0 the row absent: in the change and in the groups' ranks.
+        X : array-like of shape (n_samples,), (n_samples, 1) or (n_samples, n_features)
+            The scores; with an ``estimator`` its features.
+        y : array-like of shape (n_samples,), default=None
+            Labels. If they have two classes, ``result_`` has the calibration by group before and after.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+            Group of each row; several columns define intersectional groups.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Row weights, for the change and the ranks of groups. A weight of 2 equals two copies of the row, a
+            weight of 0 removes it.
+
+        Returns
+        -------
+        self : object
+            The fitted adjuster.
         """
         interval, task = require_interval(self.interval), self._read_task()  # checked before any work
         scores = self._scores(X, sensitive_features)
@@ -215,7 +226,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         )
         maps, adjustment = fit_maps(scored, task)
         self._group_columns = names_of(sensitive_features)
-        # From the units of ranked scores to the users', with the ends of their range.
+        # From units of ranked scores to the user's, with fixed ends of the range.
         if not self.higher_is_better:
             maps = tuple(one.turned for one in maps)
         bounds = self._range
@@ -229,12 +240,20 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         return self
 
     def transform(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Any:
-        """Return the new scores, in the shape of X where X holds the scores.
+        """Return the new scores.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples,), (n_samples, 1) or (n_samples, n_features)
+            The scores; with an ``estimator`` its features.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+            Group of each row; required.
 
         Returns
         -------
-        array, Series or DataFrame
-            Of pandas where X is, with its index and names; an estimator's scores are a Series, ``score``.
+        ndarray, Series or DataFrame
+            The new scores, in the shape of X if X holds scores. For pandas input they have its index and
+            names; scores of an estimator are a Series named ``score``.
         """
         adjusted = self._adjust(X, sensitive_features)
         if hasattr(X, "iloc"):
@@ -245,7 +264,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
             if isinstance(X, pd.DataFrame):
                 return pd.DataFrame(adjusted[:, None], index=X.index, columns=X.columns)
             return pd.Series(adjusted, index=X.index, name=X.name)
-        # As transformers do: a column in, a column out.
+        # As in other transformers: a column in, a column out.
         return adjusted[:, None] if self.estimator is None and np.ndim(X) == 2 else adjusted
 
     def _adjust(self, X: ArrayLike, sensitive_features: ArrayLike | None) -> Floats:
@@ -256,7 +275,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
             in_columns_of(self._group_columns, _require_groups(sensitive_features)),
             n_rows=scores.size,
             missing=self.missing_groups,
-            advice="; missing_groups='ignore' leaves such scores as they are",
+            advice="; missing_groups='ignore' leaves such scores unchanged",
         )
         return apply_maps(self.maps_, scores, groups)
 
@@ -268,25 +287,81 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         sensitive_features: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Any:
-        """Find the maps and return the new scores of the same rows."""
+        """Compute the maps and return the new scores of the same rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples,), (n_samples, 1) or (n_samples, n_features)
+            The scores; with an ``estimator`` its features.
+        y : array-like of shape (n_samples,), default=None
+            Labels, as in `fit`.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+            Group of each row; required.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Row weights, as in `fit`.
+
+        Returns
+        -------
+        ndarray, Series or DataFrame
+            The new scores, as `transform` returns them.
+        """
         self.fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight)
         return self.transform(X, sensitive_features)
 
     @available_if(_has_scorer)
     def decision_function(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
-        """Return the new scores of an estimator's rows, as an array."""
+        """Return the new scores of an estimator's rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features of the estimator.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+            Group of each row; required.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            The new scores.
+        """
         return self._adjust(X, sensitive_features)
 
     @available_if(_has_scorer)
     def predict(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> npt.NDArray[Any]:
-        """Return the class that the new scores stand for, or the scores if the estimator has no classes."""
+        """Return the class by the new scores, or the new scores if the estimator has no classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features of the estimator.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+            Group of each row; required.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Predicted labels, or scores.
+        """
         scores = self._adjust(X, sensitive_features)
         classes = self._scorer.classes
         return scores if classes is None else classes[(scores > self._scorer.cut).astype(np.intp)]
 
     @available_if(_has_classes)
     def predict_proba(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
-        """Return the complements of new scores, and these, where the estimator gives probabilities."""
+        """Return class probabilities, if the estimator's scores are probabilities.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features of the estimator.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+            Group of each row; required.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, 2)
+            One minus the new scores, and the new scores.
+        """
         scores = self._adjust(X, sensitive_features)
         return np.column_stack([1 - scores, scores])
 
@@ -295,7 +370,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         """The estimator's classes."""
         classes = None if self.estimator is None else self._scorer.classes
         if classes is None:
-            raise AttributeError("there are no classes without a classifier as estimator")
+            raise AttributeError("classes_ needs a classifier as estimator")
         return classes
 
     @property
@@ -307,18 +382,41 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         return labels
 
     def table(self) -> pd.DataFrame:
-        """Return the maps as a table: group, score_from, score_to. In between they are straight."""
+        """Return the maps as a table of knots, between which they are linear.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns ``group``, ``score_from`` and ``score_to``.
+        """
         check_is_fitted(self, "maps_")
         return maps_frame(self.maps_)
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
-        """Write the maps to a JSON file, which `from_json` and ``partialfair adjust --apply`` read."""
+        """Write the maps to a JSON file, which `from_json` and ``partialfair adjust --apply`` read.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file to write.
+        """
         check_is_fitted(self, "maps_")
         write_maps(path, self.maps_, self._group_columns)
 
     @classmethod
     def from_json(cls, path: str | os.PathLike[str]) -> Self:
-        """Return an adjuster that moves scores by the maps of a file; it has no ``result_``."""
+        """Return an adjuster with the maps of a file; it has no ``result_``.
+
+        Parameters
+        ----------
+        path : str or path-like
+            A file that `to_json` wrote.
+
+        Returns
+        -------
+        PartialParityAdjuster
+            The fitted adjuster.
+        """
         adjuster = cls()
         adjuster.maps_, adjuster._group_columns = read_maps(path)
         return adjuster
@@ -336,18 +434,37 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         min_group_size: int = 10,
         random_state: Any = None,
     ) -> FairnessReport:
-        """Evaluate the new scores of rows that `fit` has not seen: what can be said of the population.
+        """Evaluate the new scores of rows that were not used in `fit`, for statements about the population.
 
-        ``report["statistical_parity"].upper_bound`` is a gap that, with that confidence, the new scores of
-        rows like these do not exceed. The rows must not be those of `fit`: there the gap is ``max_gap`` by
-        construction, and bounds would be too good to be true.
+        ``report["statistical_parity"].upper_bound`` is an upper confidence bound of the gap of the new scores
+        in the population. On the rows of `fit` the gap is at most ``max_gap`` by construction, and the bounds
+        would be invalid.
 
         Parameters
         ----------
-        X, y, sensitive_features, sample_weight
-            As in `fit`; labels are needed for equal opportunity and equalized odds only.
-        pos_label, confidence, clusters, min_group_size, random_state
-            As in `partialfair.metrics.fairness_report`.
+        X : array-like of shape (n_samples,), (n_samples, 1) or (n_samples, n_features)
+            The scores; with an ``estimator`` its features.
+        y : array-like of shape (n_samples,), default=None
+            Labels, for equal opportunity and equalized odds.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+            Group of each row.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Row weights.
+        pos_label : scalar, default=1
+            Label of positives.
+        confidence : float, default=0.95
+            Confidence level of the intervals.
+        clusters : array-like of shape (n_samples,), default=None
+            Cluster of each row, as in `partialfair.metrics.fairness_report`.
+        min_group_size : int, default=10
+            Smallest group that is evaluated.
+        random_state : int, RandomState or None, default=None
+            Seed of the bootstrap.
+
+        Returns
+        -------
+        FairnessReport
+            Gaps of the new scores with confidence intervals.
         """
         return fairness_report(
             y,
@@ -367,21 +484,34 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         )
 
     def plot(self, *, ax: Axes | None = None, **options: Any) -> Axes:
-        """Draw the maps; see `partialfair.plotting.plot_score_maps`, which names the options."""
-        from partialfair.plotting import plot_score_maps
+        """Draw the maps.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on; None creates a figure.
+        **options : dict
+            Further arguments of `partialfair.plotting.scores.plot_score_maps`.
+
+        Returns
+        -------
+        matplotlib Axes
+            The axes of the figure.
+        """
+        from partialfair.plotting.scores import plot_score_maps
 
         check_is_fitted(self, "maps_")
         return plot_score_maps(self.maps_, ax=ax, **options)
 
     def check(self) -> None:
-        """Refuse maps that could not move scores, as a file may hold; one that is not fitted is as new."""
-        held = vars(self).get("maps_", ())  # attributes alone: a file may lack settings
+        """Raise `InputError` if maps from a file could not change scores; unfitted ones are accepted."""
+        held = vars(self).get("maps_", ())  # from attributes: a file may lack newer settings
         if not (isinstance(held, tuple) and all(isinstance(one, ScoreMap) for one in held)):
-            raise InputError("its maps_ are no maps of scores")
+            raise InputError("its maps_ are not maps of scores")
         for one in held:
             one.check()
         if held and not isinstance(vars(self).get("_group_columns"), tuple):
-            raise InputError("its group columns are no tuple")
+            raise InputError("its group columns are not a tuple")
 
     @property
     def _scorer(self) -> Scorer:
@@ -402,7 +532,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         threshold = None
         if self.constraint == "demographic_parity":
             check_number(self.constraint_threshold, "constraint_threshold")
-            # Like scores, turned where lower is better.
+            # Negated like scores if lower is better.
             threshold = oriented(float(self.constraint_threshold or 0.0), self.higher_is_better)
         return AdjustmentTask(
             self.constraint,
@@ -426,12 +556,12 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
                     f"score_range must be (low, high) with low < high, not {shown(self.score_range)}"
                 )
             return low, high
-        # Probabilities have a range without being told; both ends become knots that stay.
+        # Probabilities have a known range; both of its ends become fixed knots.
         probabilities = self.estimator is not None and self._scorer.method == "predict_proba"
         return (0.0, 1.0) if probabilities else None
 
     def _scores(self, X: ArrayLike, sensitive_features: ArrayLike | None) -> Floats:
-        """Return the scores of the rows, checked."""
+        """Return the checked scores of the rows."""
         refuse_lazy(X, "scores" if self.estimator is None else "X")
         if self.estimator is None:
             scores = finite_vector(as_scores(X), "scores", ranked=True)
@@ -452,5 +582,5 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
 
 def _require_groups(sensitive_features: ArrayLike | None) -> ArrayLike:
     if sensitive_features is None:
-        raise InputError("scores are moved group by group: give sensitive_features, in scoring as in fit")
+        raise InputError("scores are adjusted by group: pass sensitive_features, in scoring as in fit")
     return sensitive_features

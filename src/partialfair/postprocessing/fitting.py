@@ -1,4 +1,4 @@
-"""From scores to maps: the groups that are large enough, their maps, and what these achieved."""
+"""From scores to maps: the groups that are large enough, their maps, and the result of the adjustment."""
 
 from __future__ import annotations
 
@@ -32,51 +32,52 @@ from partialfair.utils.notebook import result_html
 from partialfair.utils.text import gap_text, listed, percent, shorten
 from partialfair.utils.typing import ArrayLike, Floats, GapScale, GroupLabel
 
-# Over √n, what ranks of a sample are off by, simultaneously, with 95% confidence.
+# Error of all ranks of a sample, times √n, that is not exceeded simultaneously with 95% confidence.
 _KOLMOGOROV = 1.36
 
-# Less than this of the spread of all scores is no move: ties are separated by less.
+# Changes below this fraction of the spread of all scores do not count: ties are separated by less.
 _STILL = 1e-6
 
-# How much calibration must suffer to be reported: less is within what labels of some thousands can show.
+# Smallest increase of the calibration error that is reported: smaller ones are noise with some thousand
+# labels.
 _NOTICED = 0.005
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Adjustment:
-    """What fitting a `PartialParityAdjuster` achieved, on the rows that it was fitted on.
+    """The result of fitting a `PartialParityAdjuster`, on the rows of the fit.
 
     Attributes
     ----------
     constraint, max_gap, gap_scale
         The constraint.
-    worst, worst_before
-        The exact gap of the new scores and of the old ones, with the pair of groups, and the score and ranks
-        at which they differ, as `partialfair.metrics` measures them.
-    floor
-        ``max ½ (b_k + b_j)`` over pairs of groups, b being the largest share of a group's interval on one
-        score: the gap that scores without new ties can always reach. A sufficient condition: on discrete
-        scores ``gap`` may be smaller. 0 for demographic parity.
-    mean_squared_change
+    worst, worst_before : WorstGap
+        The exact gap of the new scores and of the old ones, as `partialfair.metrics` measures it, with the
+        two groups, the score and the ranks at which they differ.
+    floor : float
+        ``max ½ (b_k + b_j)`` over pairs of groups, where b is the largest fraction of a group's interval on
+        one score: a gap that scores without new ties can always reach. With discrete scores ``gap`` may be
+        smaller. 0 for demographic parity.
+    mean_squared_change : float
         ``Σ w (s' − s)² / Σ w`` over all rows.
-    largest_change
+    largest_change : float
         The largest ``|s' − s|``.
-    moved_share
-        Share of the weight whose scores moved by more than 1e-6 of the spread of all scores.
-    n_moved_outside
-        Rows outside the interval that moved so far, because the order forces them to.
-    n_knots
-        Rows of the table.
-    is_exact
-        Whether no change of scores that satisfies the constraint is smaller. False where ``max_knots`` is
-        fewer than a group's distinct scores: then none among maps with about so many knots, up to a knot's
-        share.
-    small_groups
-        Groups with too few members in the interval: their scores stay, and the constraint excludes them.
-    calibration, calibration_before
-        What scores mean in each group, after and before; None unless y was given and has two classes.
-    maps
-        Those of the adjuster, which notebooks draw.
+    moved_share : float
+        Fraction of the weight whose scores changed by more than 1e-6 of the spread of all scores.
+    n_moved_outside : int
+        Number of rows outside the interval whose scores changed, because the order requires it.
+    n_knots : int
+        Number of knots.
+    is_exact : bool
+        Whether no smaller change of scores satisfies the constraint. If a group has more distinct scores than
+        ``max_knots``, this is False: the change is then the smallest among maps with about that many knots,
+        up to the weight of a knot.
+    small_groups : tuple
+        Groups that the constraint excludes because they are too small; their scores do not change.
+    calibration, calibration_before : CalibrationByGroup or None
+        Calibration of the scores in each group, after and before; None unless y has two classes.
+    maps : tuple of ScoreMap
+        The maps of the adjuster, which notebooks draw.
     """
 
     constraint: str
@@ -113,27 +114,27 @@ class Adjustment:
 
     @property
     def calibration_sentence(self) -> str:
-        """The group whose calibration suffers most, in words; empty without labels."""
+        """The group whose calibration deteriorates most, as text; empty without labels."""
         if self.calibration is None or self.calibration_before is None:
             return ""
         pairs = list(zip(self.calibration_before.groups, self.calibration.groups, strict=True))
         probabilities = all(old.error == old.error and new.error == new.error for old, new in pairs)
         what = "error" if probabilities else "difference"
-        kind = "calibration error" if probabilities else "distance from what scores mean in all groups"
+        kind = "calibration error" if probabilities else "distance from the calibration of all groups"
         old, new = max(pairs, key=lambda pair: getattr(pair[1], what) - getattr(pair[0], what))
         before, after = getattr(old, what), getattr(new, what)
         if after - before <= _NOTICED:
-            return f"calibration does not suffer: no group's {kind} grows by more than {_NOTICED:g}"
+            return f"calibration is preserved: no group's {kind} grows by more than {_NOTICED:g}"
         return (
-            f"calibration suffers: the {kind} of group {group_name(new.group)!r} grows from {before:.3f} to "
-            f"{after:.3f}"
+            f"calibration deteriorates: the {kind} of group {group_name(new.group)!r} grows from "
+            f"{before:.3f} to {after:.3f}"
         )
 
     @property
     def verdict(self) -> str:
-        """Whether the constraint is satisfied, by which gap, and between whom: the answer in a sentence."""
+        """The answer as text: whether the constraint is satisfied, the gap, the limit and the groups."""
         state = "satisfied" if self.satisfied else "NOT satisfied"
-        gap = min(self.gap, self.max_gap) if self.satisfied else self.gap  # equal but for rounding
+        gap = min(self.gap, self.max_gap) if self.satisfied else self.gap  # equal except for rounding
         pair = " vs ".join(map(group_name, self.worst.groups))
         return (
             f"Constraint {state}: gap {gap_text(gap, self.max_gap)} after and {self.gap_before:.3g} before "
@@ -151,7 +152,7 @@ class Adjustment:
             lines.append(self.calibration_sentence)
         if self.small_groups:
             names = listed([group_name(label) for label in self.small_groups])
-            lines.append(f"excluded, too small to evaluate, and not moved: {names}")
+            lines.append(f"excluded, too small to evaluate, and unchanged: {names}")
         lines.append(f"{self.constraint}: a gap of {self.floor:.2g} can always be reached")
         return "\n".join(lines)
 
@@ -159,7 +160,7 @@ class Adjustment:
         return f"<Adjustment: {shorten(self.verdict, 250)}>"
 
     def _repr_html_(self) -> str:
-        from partialfair.plotting import plot_score_maps
+        from partialfair.plotting.scores import plot_score_maps
 
         rows = [
             ["largest gap", gap_text(self.gap_before, self.max_gap), gap_text(self.gap, self.max_gap)],
@@ -174,7 +175,7 @@ class Adjustment:
 
 @dataclass(frozen=True)
 class AdjustmentTask:
-    """What the maps are to achieve; the threshold is one of ranked scores."""
+    """The task of the maps; its threshold is in units of ranked scores."""
 
     constraint: str
     max_gap: float
@@ -185,42 +186,42 @@ class AdjustmentTask:
     margin: float | Literal["auto"]
 
     def gap(self, scored: ScoredGroups) -> WorstGap:
-        """Return the exact gap that is bounded."""
+        """Return the exact gap that the constraint limits."""
         if self.threshold is None:
             return statistical_parity_gap(scored, Setting(self.gap_scale))
         return demographic_parity_gap(scored, Setting(self.gap_scale, self.threshold))
 
 
 def fit_maps(scored: ScoredGroups, task: AdjustmentTask) -> tuple[tuple[ScoreMap, ...], Adjustment]:
-    """Find the maps of the groups that are large enough; the scores of the others stay.
+    """Compute the maps of the groups that are large enough; other scores do not change.
 
     Returns
     -------
     maps
-        One per group, of small groups too, in the units of ranked scores.
+        One per group, also for small groups, in the units of ranked scores.
     adjustment
-        What they achieved, and what they cost; without calibration.
+        The result without calibration.
     """
     check_gap_scale(task.gap_scale, scored)
     compared = _leave_out_small_groups(scored, task.min_group_size)
     if task.threshold is None:
         parity = _fit_parity_maps(compared, task)
     else:
-        # Selections are counted as fractions of the interval.
+        # Selection rates are fractions of the interval.
         measure = compared.groups[0].interval.measure if task.gap_scale == "absolute" else 1.0
         parity = ParityMaps(find_selection_maps(compared, task.threshold, task.max_gap / measure), 0.0, True)
     of_group = {one.group: one for one in parity.maps}
     small = tuple(group.label for group in scored if group.label not in of_group)
     before, after = task.gap(compared), task.gap(with_maps(compared, parity.maps))
 
-    # What counts as a move depends on the spread of the scores, small groups' included.
+    # The smallest change that counts depends on the spread of all scores, also of small groups.
     all_scores = np.concatenate([group.scores for group in scored])
     all_weights = np.concatenate([weights_of(group) for group in scored])
     center = np.average(all_scores, weights=all_weights)
     still = _STILL * float(np.sqrt(np.average((all_scores - center) ** 2, weights=all_weights)))
     maps, largest, moved, total, n_outside = [], 0.0, 0.0, 0.0, 0
     for group in scored:
-        # Ranges of scores that the interval holds, if only in part.
+        # Ranges of scores that the interval contains, at least in part.
         held = np.concatenate([[False], group.in_band > 0, [False]])
         begins = np.flatnonzero(held[1:] & ~held[:-1])
         ends = np.flatnonzero(held[:-1] & ~held[1:]) - 1
@@ -248,21 +249,21 @@ def fit_maps(scored: ScoredGroups, task: AdjustmentTask) -> tuple[tuple[ScoreMap
 
 
 def _leave_out_small_groups(scored: ScoredGroups, least: int) -> ScoredGroups:
-    """Return the groups with enough effective members in the interval; warn of the others."""
+    """Return the groups with enough effective rows in the interval; warn of the others."""
     small = [group for group in scored if not enough(group.n_inside, least)]
     if not small:
         return scored
     sizes = listed(
         [f"{shown(group.name, 60)} has {members_text(group.n_inside, too_few=True)}" for group in small]
     )
-    few = f"group {sizes} effective members in the interval, and min_group_size={least:g}"
+    few = f"group {sizes} effective rows in the interval, and min_group_size={least:g}"
     if len(scored) - len(small) < 2:
         raise InputError(
             f"fewer than two groups are large enough to be compared: {few}; widen the interval, merge groups "
             "or lower min_group_size"
         )
     warnings.warn(
-        f"{few}: scores of such a group stay as they are, and the promise leaves it out",
+        f"{few}: the constraint excludes such a group, and its scores do not change",
         SmallGroupWarning,
         stacklevel=4,
     )
@@ -270,19 +271,18 @@ def _leave_out_small_groups(scored: ScoredGroups, least: int) -> ScoredGroups:
 
 
 def _fit_parity_maps(scored: ScoredGroups, task: AdjustmentTask) -> ParityMaps:
-    """Return maps for the interval and a margin, or for the interval itself where only those exist.
+    """Return maps for the interval and a margin, or for the interval itself if only those exist.
 
-    On the absolute scale a threshold counts wholly or not at all, so maps jump right where the interval ends.
-    Ranks of new data are off by some 1 / √n, and a jump that comes to lie inside counts in full. A margin
-    that users give is part of their constraint; one that is chosen here must not make a limit unreachable
-    that the constraint alone allows.
+    On the absolute scale a threshold counts fully or not at all, so maps jump where the interval ends. Ranks
+    of new data differ by about 1 / √n, and a jump that lies inside then counts fully. A margin that the user
+    sets is part of the constraint; a margin that is chosen here must not make a limit unreachable.
     """
     if task.gap_scale == "interval":
         return find_parity_maps(scored, task.max_gap, task.gap_scale, task.max_knots)
     margin = task.margin
     if margin == "auto":
         margin = _KOLMOGOROV / math.sqrt(min(group.n_effective for group in scored))
-    parts: list[tuple[float, float]] = []  # that meet once they are larger become one
+    parts: list[tuple[float, float]] = []  # enlarged parts that touch are merged
     for low, high in scored.groups[0].interval.parts:
         low, high = max(low - margin, 0.0), min(high + margin, 1.0)
         if parts and low <= parts[-1][1]:
@@ -293,10 +293,10 @@ def _fit_parity_maps(scored: ScoredGroups, task: AdjustmentTask) -> ParityMaps:
             scored.on(IntervalSet(tuple(parts))), task.max_gap, task.gap_scale, task.max_knots
         )
     except InputError as error:
-        if task.margin == 0:  # the same interval once more
+        if task.margin == 0:  # the same interval again
             raise
         if task.margin != "auto":
-            raise InputError(f"{error}, or lower margin, {task.margin:g}") from None
+            raise InputError(f"{error}, or reduce margin, {task.margin:g}") from None
         return find_parity_maps(scored, task.max_gap, task.gap_scale, task.max_knots)
 
 
@@ -307,7 +307,7 @@ def calibrate(
     groups: Groups,
     sample_weight: ArrayLike | None,
 ) -> CalibrationByGroup | None:
-    """Measure what scores mean in each group, where there are labels of two classes."""
+    """Return the calibration of scores in each group if there are labels of two classes."""
     if y is None:
         return None
     labels = np.asarray(y)  # in the order of the rows, like scores and groups

@@ -1,4 +1,4 @@
-"""Maps of scores, one a group: knots from → to, straight in between; in memory, as tables and as files."""
+"""Maps of scores, one per group: piecewise linear between knots; in memory, as tables and as files."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LARGEST_SCORE = 1e100
-"""Squares of larger scores, and their sums, leave the range of floats."""
+"""Squares of larger scores, and their sums, exceed the range of floats."""
 
 SCHEMA = "partialfair.adjustment/1"
-"""Of the file. Its number changes when a reader would have to."""
+"""Schema of the file. Its number increases with incompatible changes."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -37,10 +37,10 @@ class ScoreMap:
     group
         Its label.
     knots, values : (n,)
-        Rising scores, and what becomes of them. In between the map is straight; beyond either end scores
-        move as the end does.
+        Increasing scores, and their new values. The map is linear between knots; beyond either end, scores
+        change by as much as the end.
     inside
-        Ranges of old scores that the interval held in `fit`, both ends included.
+        Ranges of old scores that were in the interval in `fit`, both ends included.
     """
 
     group: GroupLabel
@@ -49,14 +49,14 @@ class ScoreMap:
     inside: tuple[tuple[float, float], ...] = ()
 
     def __call__(self, scores: Floats) -> Floats:
-        """Return the new scores; knots are hit exactly, and so is everything where nothing moves."""
+        """Return the new scores; exact at knots, and wherever scores do not change."""
         knots, values = self.knots, self.values
         if knots.size == 1:  # a shift
             return np.asarray(np.where(scores == knots[0], values[0], scores + (values[0] - knots[0])))
         left = np.clip(np.searchsorted(knots, scores, side="right") - 1, 0, knots.size - 2)
         below, above = values[left], values[left + 1]
         share = (scores - knots[left]) / (knots[left + 1] - knots[left])
-        # Rounding must not carry a score beyond its neighbors, or the order would break.
+        # Rounding must not move a score past its neighbors, or the order would change.
         moved = np.clip(below + share * (above - below), below, above)
         still = (below == knots[left]) & (above == knots[left + 1])
         moved = np.where(still, scores, moved)
@@ -68,20 +68,18 @@ class ScoreMap:
         return f"<ScoreMap of group {shown(self.group)}: {self.knots.size:,} knots from {ends}>"
 
     def check(self) -> None:
-        """Refuse what is no strictly increasing map of finite numbers."""
+        """Raise `InputError` unless the map consists of finite numbers and increases strictly."""
         columns = (self.knots, self.values)
         if not all(
             isinstance(one, np.ndarray) and one.dtype == np.float64 and one.ndim == 1 for one in columns
         ):
-            raise InputError("a map of scores holds other things than scores")
+            raise InputError("a map of scores holds values that are not scores")
         rising = all((np.abs(one) <= LARGEST_SCORE).all() and (np.diff(one) > 0).all() for one in columns)
         if not (rising and 0 < self.knots.size == self.values.size):
-            raise InputError(
-                f"the map of group {shown(self.group)} does not rise strictly from score to score"
-            )
+            raise InputError(f"the map of group {shown(self.group)} does not increase strictly")
 
     def with_fixed_ends(self, bounds: tuple[float, float]) -> ScoreMap:
-        """Return the map with both ends of a range as knots that stay, so that no score leaves it."""
+        """Return the map with both ends of a range as fixed knots, so that no score leaves the range."""
         low, high = bounds
         knots, values = self.knots, self.values
         if low < min(knots[0], values[0]):
@@ -92,14 +90,14 @@ class ScoreMap:
 
     @property
     def turned(self) -> ScoreMap:
-        """The same map of negated scores."""
+        """The same map for negated scores."""
         # Subtracted from 0, so that 0 does not become −0.
         inside = tuple((0.0 - high, 0.0 - low) for low, high in reversed(self.inside))
         return ScoreMap(self.group, 0.0 - self.knots[::-1], 0.0 - self.values[::-1], inside)
 
 
 def score_map(group: GroupLabel, knots: Floats, values: Floats) -> ScoreMap:
-    """Build a map, without the knots that lie between two of which neither moves."""
+    """Build a map, without knots between two unchanged knots."""
     still = knots == values
     needless = np.zeros(knots.size, dtype=np.bool_)
     needless[1:-1] = still[:-2] & still[1:-1] & still[2:]
@@ -107,7 +105,7 @@ def score_map(group: GroupLabel, knots: Floats, values: Floats) -> ScoreMap:
 
 
 def apply_maps(maps: Sequence[ScoreMap], scores: Floats, groups: Groups) -> Floats:
-    """Return new scores by the map of each row's group; scores of rows without a group stay."""
+    """Return new scores by the map of each row's group; scores of rows without a group do not change."""
     of_group = {one.group: one for one in maps}
     adjusted = scores.copy()
     for code, label in enumerate(groups.labels):
@@ -133,7 +131,7 @@ def maps_frame(maps: tuple[ScoreMap, ...]) -> pd.DataFrame:
 
 
 def maps_record(maps: tuple[ScoreMap, ...], columns: tuple[Any, ...] = ()) -> dict[str, Any]:
-    """Return the maps as plain data for JSON; floats are written so that they are read back exactly."""
+    """Return the maps as plain data for JSON; floats are written so that they can be read back exactly."""
     return {
         "schema": SCHEMA,
         "columns": [str(name) for name in columns],
@@ -150,7 +148,7 @@ def maps_record(maps: tuple[ScoreMap, ...], columns: tuple[Any, ...] = ()) -> di
 
 
 def write_maps(path: str | os.PathLike[str], maps: tuple[ScoreMap, ...], columns: tuple[Any, ...]) -> None:
-    """Write the maps to a JSON file, whole or not at all."""
+    """Write the maps to a JSON file, atomically."""
     try:
         text = json.dumps(maps_record(maps, columns), indent=1)
     except TypeError as error:
@@ -159,7 +157,7 @@ def write_maps(path: str | os.PathLike[str], maps: tuple[ScoreMap, ...], columns
 
 
 def read_maps(path: str | os.PathLike[str]) -> tuple[tuple[ScoreMap, ...], tuple[Any, ...]]:
-    """Read what `write_maps` wrote, refusing what is no strictly increasing map of finite numbers."""
+    """Read the file of `write_maps`; raise `InputError` unless it has strictly increasing, finite maps."""
     try:
         content = Path(path).read_bytes()
     except OSError as error:
@@ -169,13 +167,13 @@ def read_maps(path: str | os.PathLike[str]) -> tuple[tuple[ScoreMap, ...], tuple
     except (RecursionError, ValueError):
         raise InputError(f"{path} is not JSON") from None
     if not (isinstance(record, dict) and record.get("schema") == SCHEMA):
-        raise InputError(f"{path} is no table of an adjuster: its schema is not {SCHEMA!r}")
+        raise InputError(f"{path} is not a file of an adjuster: its schema is not {SCHEMA!r}")
     try:
         columns = tuple(map(str, record.get("columns", ())))
-        "".join(columns).encode()  # half a character is a ValueError; see `_read_map`
+        "".join(columns).encode()  # raises ValueError for half a surrogate pair; see `_read_map`
         maps = tuple(_read_map(line) for line in record["groups"])
     except (KeyError, TypeError, ValueError, OverflowError):
-        raise InputError(f"{path} is damaged: it does not hold rising scores of groups") from None
+        raise InputError(f"{path} is damaged: it does not have increasing scores of groups") from None
     if not maps or len({one.group for one in maps}) < len(maps):
         raise InputError(f"{path} is damaged: it names no group, or one of them twice")
     return maps, columns
@@ -186,7 +184,7 @@ def _read_map(line: Any) -> ScoreMap:
     parts = label if isinstance(label, list) else [label]
     if not all(isinstance(part, str | int | float) for part in parts):
         raise TypeError
-    "".join(map(str, parts)).encode()  # JSON can hold half a character, and no table can: a ValueError
+    "".join(map(str, parts)).encode()  # raises ValueError for half a surrogate pair, which JSON can hold
     knots, values = (np.array([float(x) for x in line[name]]) for name in ("score_from", "score_to"))
     inside = tuple((float(low), float(high)) for low, high in line.get("inside", ()))
     one = ScoreMap(tuple(label) if isinstance(label, list) else label, knots, values, inside)

@@ -1,39 +1,40 @@
-"""Orders between members of different groups that bound a gap by κ, and the nearest scores that obey them.
+"""Orders between rows of different groups that bound a gap by κ, and the nearest scores that satisfy them.
 
-Let group k have the distinct scores ``x_k1 > x_k2 > …`` and let ``e_ki`` be the share of its interval that is
-passed after the i-th (`IntervalSet.passed`). A change of scores that keeps the order within groups leaves all
-``e_ki`` as they are, and ``P_k(θ) = e_ki`` for θ in ``[x_k,i+1, x_ki)``. Hence
+Let group k have the distinct scores ``x_k1 > x_k2 > …``, and let ``e_ki`` be the fraction of its interval
+that is passed after the i-th (`IntervalSet.passed`). A change of scores that preserves the order within
+groups does not change any ``e_ki``, and ``P_k(θ) = e_ki`` for θ in ``[x_k,i+1, x_ki)``. Hence
 
     max_θ |P_k(θ) − P_j(θ)| ≤ κ   ⟺   x_ki ≤ x_jl for each i, where l is the first with e_jl ≥ e_ki − κ,
 
-and the same with k and j exchanged: just below x_ki a share of at least e_ki of k is passed, so j must have
-passed e_ki − κ by then. The gap is bounded by an *order between members of different groups*, and least
+and the same with k and j exchanged: just below x_ki a fraction of at least e_ki of k is passed, so j must
+have passed e_ki − κ by then. The gap is bounded by an *order between rows of different groups*, and least
 squares under an order is isotonic regression.
 
-On the absolute scale ``e_ki`` is the share of the whole group, and only θ count at which a rank lies in the
-interval: those with e_ki inside need x_ki ≤ x_jl as above, and ``x_jr ≤ x_k,i+1`` where r is the first
+On the absolute scale ``e_ki`` is the fraction of the whole group, and only those θ count at which a rank lies
+in the interval: those with e_ki inside need x_ki ≤ x_jl as above, and ``x_jr ≤ x_k,i+1`` where r is the first
 with ``e_jr > e_ki + κ``.
 
-**The floor.** Let ``u_ki = e_ki − ½ p_ki`` be the middle of what a score holds of its interval. If κ is at
-least ½ (b_k + b_j), b being the largest p of a group, all these rows lead from larger u to smaller u,
-strictly: ``u_jl = e_j,l−1 + ½ p_jl < e_ki − κ + ½ p_jl ≤ u_ki``. So placing all rows by u satisfies them
-without a tie, and sorting by u puts every row's lower end before its upper end (`Knots.order`).
+**The floor.** Let ``u_ki = e_ki − ½ p_ki`` be the middle of the part of the interval on one score. If κ is at
+least ½ (b_k + b_j), where b is the largest p of a group, all these inequalities lead from larger u to smaller
+u, strictly: ``u_jl = e_j,l−1 + ½ p_jl < e_ki − κ + ½ p_jl ≤ u_ki``. So ordering all scores by u satisfies
+them without a tie, and sorting by u puts the lower end of every inequality before its upper end
+(`Knots.order`).
 
-The floor is sufficient, not necessary. Below it rows may form cycles, whose knots all have the same score.
-That is a new tie within a group if a cycle holds two knots of that group; a cycle with at most one knot of
-each group only ties scores of *different* groups, which no definition forbids. So maps exist exactly if no
-strongly connected component of the rows holds two knots of one group (`order_rows`): two groups with the same
-ten shares on ten scores reach a gap of 0, whatever these scores are.
+The floor is sufficient, not necessary. Below it, inequalities may form cycles, whose knots all have the same
+score. That is a new tie within a group if a cycle contains two knots of that group; a cycle with at most one
+knot of each group only ties scores of *different* groups, which no definition forbids. So maps exist exactly
+if no strongly connected component contains two knots of one group (`order_rows`): two groups with the same
+ten fractions on ten scores reach a gap of 0, whatever these scores are.
 
-**Isotonic regression.** The least change,
+**Isotonic regression.** The smallest change,
 
-    min Σ w_i (x_i − s_i)²   subject to   x_lower ≤ x_upper for every row,
+    min Σ w_i (x_i − s_i)²   subject to   x_lower ≤ x_upper for every inequality,
 
-is a sparse quadratic program with two entries in each row. An interior-point method finds which rows hold
-with equality; knots that those join form a block, and all of a block get their weighted mean, as in any
-isotonic regression. Alone in its block, a knot stays at its score to the last bit. Two touches are left, in
-an order that no row contradicts, from the worst up: no knot stays below one that a row puts underneath
-(rounding errors), and those of a block are separated by less than anyone would notice.
+is a sparse quadratic program with two entries per inequality ("row" below). An interior-point method finds
+which rows are active; knots that active rows join form a block, and all knots of a block get their weighted
+mean, as in any isotonic regression. A knot that is alone in its block keeps its score to the last bit. Two
+corrections follow, in an order that no row contradicts, from the lowest up: knots below one that a row puts
+underneath are raised (rounding errors), and knots of a block are separated by negligible distances.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ from partialfair.optimization.problems.programs import QuadraticProgram, Toleran
 from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Bools, Floats, GapScale, Ints
 
-# Fractions that differ by less are the same: half of what the exact metric forgives.
+# Fractions that differ by less are equal: half the tolerance of the exact metric.
 _SAME = RANK_TOLERANCE / 2
 
 _TOLERANCES = Tolerances(absolute=1e-10, relative=1e-10, gap_absolute=1e-13, gap_relative=1e-13, max_iter=200)
@@ -62,22 +63,22 @@ _TOLERANCES = Tolerances(absolute=1e-10, relative=1e-10, gap_absolute=1e-13, gap
 
 @dataclass(frozen=True)
 class IsotonicSettings:
-    """How scores are found that obey an order; lengths are in units of the spread of the scores.
+    """Settings of the isotonic regression; lengths are in units of the spread of the scores.
 
     Attributes
     ----------
     tolerances
-        Of the quadratic program; a duality gap g leaves values off by √g.
+        Tolerances of the quadratic program; with a duality gap g, values are off by √g.
     near
-        A block's mean that is further from the solver's value is not believed.
+        Largest distance of a block's mean from the solver's value at which the block is accepted.
     apart
-        Half the width over which a block of equal scores is spread so that none are tied: far more than
-        rounding errors, and far less than anyone would notice.
+        Half the width over which the equal scores of a block are spread to avoid ties: far more than rounding
+        errors, and negligible otherwise.
     max_rounds
-        How often rows are added that the solution violates. Ten groups need some seven rounds; what would be
-        violated still is lifted.
+        How often rows are added that the solution violates. Ten groups need about seven rounds; scores that
+        violate rows after that are raised.
     few
-        So many violated rows for each knot are few enough to add them all.
+        Number of violated rows per knot up to which all of them are added.
     """
 
     tolerances: Tolerances = _TOLERANCES
@@ -92,16 +93,16 @@ _ISOTONIC = IsotonicSettings()
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Distinct scores of one group, from the best down.
+    """Distinct scores of one group, in descending order.
 
     Attributes
     ----------
     scores, weights : (n,)
         Each score, and the weight of all rows that have it.
     starts, ends : (n,)
-        Share of the interval (on the absolute scale: of the group) that is passed before and after it.
+        Fraction of the interval (on the absolute scale: of the group) that is passed before and after it.
     ranks : (n,)
-        Share of the group that is passed after it.
+        Fraction of the group that is passed after it.
     """
 
     scores: Floats
@@ -112,7 +113,7 @@ class Blocks:
 
     @property
     def masses(self) -> Floats:
-        """What each score holds: p."""
+        """The fraction p of the interval on each score."""
         return self.ends - self.starts
 
 
@@ -123,9 +124,9 @@ class KnotRows:
     Attributes
     ----------
     order : (n,)
-        Place of each point in an order from the worst up that no row contradicts.
+        Position of each point in an ascending order that no row contradicts.
     point_of
-        Point of each knot, where rows tie knots of different groups; None if every knot is a point.
+        Point of each knot, if rows tie knots of different groups; None if every knot is a point.
     """
 
     lower: Ints
@@ -137,14 +138,14 @@ class KnotRows:
 
 @dataclass(frozen=True, eq=False)
 class Knots:
-    """Scores of all groups between which maps are straight, group after group, each from the best down.
+    """Scores of all groups between which maps are linear, one group after the other, in descending order.
 
     Attributes
     ----------
     first : (n_groups + 1,)
         Where each group begins.
     scores, weights, starts, ends : (n,)
-        As in `Blocks`; where not every score is a knot, those between two count with both.
+        As in `Blocks`; a score between two knots counts partly for both.
     is_all
         Whether every distinct score is a knot.
     """
@@ -157,20 +158,20 @@ class Knots:
     is_all: bool
 
     def of(self, k: int) -> slice:
-        """Where the knots of a group are."""
+        """Return the positions of the knots of a group."""
         return slice(int(self.first[k]), int(self.first[k + 1]))
 
     @property
     def n_groups(self) -> int:
-        """How many groups there are."""
+        """The number of groups."""
         return self.first.size - 1
 
     @cached_property
     def order(self) -> Ints:
-        """Place of each knot in an order from the worst up that no row contradicts; see the floor above."""
+        """Position of each knot in an ascending order that no row contradicts; see the floor above."""
         sizes = np.diff(self.first)
         group = np.repeat(np.arange(sizes.size), sizes)
-        middles = self.starts + self.ends  # twice u; sums of rising numbers rise, whatever the rounding
+        middles = self.starts + self.ends  # twice u; sums of increasing numbers increase under rounding
         sequence = np.lexsort((-np.arange(group.size), group, -middles))
         places = np.empty(group.size, dtype=np.intp)
         places[sequence] = np.arange(group.size)
@@ -180,7 +181,7 @@ class Knots:
 def group_blocks(group: GroupScores, gap_scale: GapScale) -> Blocks:
     """Return the distinct scores of a group, with the fractions that the exact metric computes."""
     from_top = group.scores[::-1]
-    ends = tie_ends(from_top)  # how many members have at least each distinct score
+    ends = tie_ends(from_top)  # number of rows with at least each distinct score
     above = np.arange(group.n + 1.0) if group.weights is None else group.above
     ranks = above[ends] / above[-1]
     shares = group.interval.passed(ranks) if gap_scale == "interval" else ranks
@@ -188,10 +189,9 @@ def group_blocks(group: GroupScores, gap_scale: GapScale) -> Blocks:
 
 
 def knots_of(blocks: list[Blocks], max_knots: int | None, borders: Sequence[float] = ()) -> Knots:
-    """Choose about ``max_knots`` scores of each group: half by shares of the interval, half by rank.
+    """Choose about ``max_knots`` scores of each group: half by fractions of the interval, half by rank.
 
-    Scores on either side of where the interval begins and ends are always chosen, and those at the ranks
-    ``borders``.
+    Scores on either side of the ends of the interval are always chosen, and those at the ranks ``borders``.
     """
     chosen = [_choose_knots(one, max_knots, borders) for one in blocks]
     parts = [_thin_out(one, at) for one, at in zip(blocks, chosen, strict=True)]
@@ -206,7 +206,7 @@ def _choose_knots(blocks: Blocks, max_knots: int | None, borders: Sequence[float
     if max_knots is None or n <= max_knots:
         return np.arange(n)
     shares = np.linspace(0.0, 1.0, max_knots // 2)
-    # Or both halves would be the same where the interval is the whole group.
+    # Otherwise both halves would be the same if the interval is the whole group.
     between = (shares[1:] + shares[:-1]) / 2
     inside = blocks.masses > 0
     ends = np.flatnonzero(inside[1:] != inside[:-1])
@@ -223,12 +223,12 @@ def _choose_knots(blocks: Blocks, max_knots: int | None, borders: Sequence[float
 
 
 def _thin_out(blocks: Blocks, at: Ints) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return scores, weights, starts and ends of the knots; what lies between two belongs to both in part."""
+    """Return scores, weights, starts and ends of the knots; scores between two count partly for both."""
     if at.size == blocks.scores.size:
         return blocks.scores, blocks.weights, blocks.starts, blocks.ends
     scores = blocks.scores[at]
     left = np.clip(np.searchsorted(at, np.arange(blocks.scores.size), side="right") - 1, 0, at.size - 2)
-    # A map moves a score between two knots by the mean of their moves, in proportion to its distances.
+    # A map changes a score between two knots by the mean of their changes, weighted by its distances.
     nearness = (blocks.scores - scores[left]) / (scores[left + 1] - scores[left])
     weights = np.zeros(at.size)
     weights += np.bincount(left, weights=blocks.weights * (1 - nearness), minlength=at.size)
@@ -239,12 +239,12 @@ def _thin_out(blocks: Blocks, at: Ints) -> tuple[Floats, Floats, Floats, Floats]
 
 
 def largest_shares(blocks: list[Blocks], max_gap: float, interval: IntervalSet | None) -> Floats:
-    """Return b, the largest share of its interval that a score of each group holds; half of two is a floor.
+    """Return b, the largest fraction of each group's interval on one score; half the sum of two is a floor.
 
     Parameters
     ----------
     interval
-        On the absolute scale the interval: only scores that a row may be about count, those with ranks at
+        On the absolute scale the interval: only scores that a row may concern count, those with ranks at
         most ``max_gap`` away from it. None on the interval scale.
     """
     largest = []
@@ -267,8 +267,8 @@ def order_rows(knots: Knots, max_gap: float, interval: IntervalSet | None) -> Kn
     Returns
     -------
     rows
-        None if no scores without new ties obey them. Where not every score is a knot, None already below the
-        floor of the knots: scores between tied knots would pass each other.
+        None if no scores without new ties satisfy them. If not every score is a knot, None already below the
+        floor of the knots, because scores between tied knots would pass each other.
     """
     # Within a group every knot but the first is below the one before it.
     inner = np.setdiff1d(np.arange(knots.scores.size), knots.first[:-1])
@@ -288,7 +288,7 @@ def _merge_cycles(knots: Knots, rows: KnotRows) -> KnotRows | None:
     """Return the rows between strongly connected components; None if one holds two knots of a group."""
     n = knots.scores.size
     graph = coo_matrix((np.ones(rows.lower.size), (rows.lower, rows.upper)), shape=(n, n))
-    # All knots of a component have one score: it becomes a point.
+    # All knots of a component have one score, so the component becomes a point.
     n_points, point_of = connected_components(graph, directed=True, connection="strong")
     point_of = point_of.astype(np.intp)
     lower, upper = point_of[rows.lower], point_of[rows.upper]
@@ -307,21 +307,21 @@ def _merge_cycles(knots: Knots, rows: KnotRows) -> KnotRows | None:
 def _rows_between(
     knots: Knots, k: int, j: int, max_gap: float, interval: IntervalSet | None
 ) -> list[tuple[Ints, Ints]]:
-    """Return the rows by which k bounds j; of several with one upper end only the strictest."""
+    """Return the rows by which k bounds j; of several with the same upper end only the strictest."""
     k_at, j_at = knots.of(k), knots.of(j)
     k_ends, j_ends = knots.ends[k_at], knots.ends[j_at]
     counts = knots.starts[k_at] < k_ends if interval is None else _holds(interval, k_ends)
     at = np.flatnonzero(counts & (k_ends - max_gap > _SAME))
-    # Of all i with the same l the first has the highest score, which implies the others' rows.
+    # Of all i with the same l the first has the highest score, which implies the rows of the others.
     upper, first = np.unique(np.searchsorted(j_ends, k_ends[at] - max_gap - _SAME), return_index=True)
     rows = [(k_at.start + at[first], j_at.start + upper)]
     if interval is None:
         return rows
-    # Below the last of k that θ lets pass comes the next, at θ itself; none may be passed before the first.
+    # The score below the last of k that θ passes is at θ itself; none may be passed before the first.
     at = np.flatnonzero(_holds(interval, knots.starts[k_at]))[::-1]
     lower = np.searchsorted(j_ends, knots.starts[k_at][at] + max_gap + _SAME, side="right")
     at, lower = at[lower < j_ends.size], lower[lower < j_ends.size]
-    lower, first = np.unique(lower, return_index=True)  # at falls: the first is the worst
+    lower, first = np.unique(lower, return_index=True)  # at decreases: the first is the lowest
     return [*rows, (j_at.start + lower, k_at.start + at[first])]
 
 
@@ -332,10 +332,10 @@ def _holds(interval: IntervalSet, ranks: Floats) -> Bools:
 
 
 def find_least_change(knots: Knots, rows: KnotRows) -> Floats:
-    """Return the scores nearest to those of the knots that obey all rows, strictly where any moves."""
+    """Return the scores nearest to those of the knots that satisfy all rows, strictly where any changes."""
     if rows.point_of is None:
         return _find_nearest(knots.scores, knots.weights, rows, np.zeros(knots.scores.size, dtype=np.bool_))
-    # The mean is counted from one score of each point: that of equal scores is then exact.
+    # The mean is computed relative to one score of each point, so that of equal scores is exact.
     first = np.unique(rows.point_of, return_index=True)[1]
     offsets = knots.weights * (knots.scores - knots.scores[first][rows.point_of])
     weights = np.bincount(rows.point_of, weights=knots.weights).astype(np.float64, copy=False)
@@ -345,16 +345,16 @@ def find_least_change(knots: Knots, rows: KnotRows) -> Floats:
 
 
 def _find_nearest(scores: Floats, weights: Floats, rows: KnotRows, moved: Bools) -> Floats:
-    """Return the new scores of points, some of which are means that move their knots already."""
+    """Return the new scores of points, some of which are means that already change their knots."""
     center = np.average(scores, weights=weights)
-    # In units of the largest distance, as squares of 1e-170 are too small for floats.
+    # In units of the largest distance, because squares of 1e-170 are too small for floats.
     largest = float(np.abs(scores - center).max())
     squares = ((scores - center) / (largest or 1.0)) ** 2
     spread = largest * float(np.sqrt(np.average(squares, weights=weights))) or 1.0
     targets = (scores - center) / spread
     weights = weights / weights.mean()
     solved, active = _solve_row_by_row(targets, weights, rows)
-    # Knots that rows with equality join.
+    # Knots that active rows join.
     joined = coo_matrix(
         (np.ones(int(active.sum())), (rows.lower[active], rows.upper[active])), shape=(targets.size,) * 2
     )
@@ -372,10 +372,10 @@ def _find_nearest(scores: Floats, weights: Floats, rows: KnotRows, moved: Bools)
 def _solve_row_by_row(targets: Floats, weights: Floats, rows: KnotRows) -> tuple[Floats, Bools]:
     """Return a solution as `_solve` does, of a program with the rows that matter.
 
-    With K groups a knot has K − 1 rows above it, and one of them mostly decides; all of them together make
-    the program's graph so dense that it takes minutes. So begin with the rows within groups, and add those
-    that the solution violates, until there are none: of each knot the one that is violated most, or all of
-    them where they are few.
+    With K groups a knot has K − 1 rows above it, of which mostly one is active. All of them together make the
+    graph of the program so dense that it takes minutes. So begin with the rows within groups, and add those
+    that the solution violates until there are none: for each knot the most violated one, or all of them if
+    there are few.
     """
     if rows.lower.size <= 3 * targets.size:  # two groups, or three
         return _solve(targets, weights, rows)
@@ -398,7 +398,7 @@ def _solve_row_by_row(targets: Floats, weights: Floats, rows: KnotRows) -> tuple
 
 
 def _solve(targets: Floats, weights: Floats, rows: KnotRows) -> tuple[Floats, Bools]:
-    """Return a solution up to the solver's tolerance, and which rows hold with equality in it."""
+    """Return a solution up to the solver's tolerance, and which rows are active in it."""
     n, m = targets.size, rows.lower.size
     at = np.arange(m)
     entries = (
@@ -409,10 +409,10 @@ def _solve(targets: Floats, weights: Floats, rows: KnotRows) -> tuple[Floats, Bo
         diags(weights, format="csc"), -weights * targets, csc_matrix(entries, shape=(m, n)), np.zeros(m)
     )
     optimum = solve_program(program, _ISOTONIC.tolerances)
-    if optimum is None:  # lifting alone obeys the rows as well
+    if optimum is None:  # raising scores alone satisfies the rows as well
         return targets.copy(), np.zeros(m, dtype=np.bool_)
     values = optimum.x
-    # Of a row's slack and its multiplier one is 0 at the solution; near it that one is the smaller.
+    # At the solution a row's slack or its multiplier is 0; near it that one is the smaller.
     return values, optimum.rows > values[rows.upper] - values[rows.lower]
 
 
@@ -424,10 +424,10 @@ def _lift(values: Floats, lower: Ints, upper: Ints) -> None:
 
 
 def separate_ties(values: Floats, before: Floats, order: Ints, apart: float, moves: Bools) -> Floats:
-    """Spread equal values, one of which was moved, by at most ``apart``, in an order that no row contradicts.
+    """Spread equal values, one of which was changed, by at most ``apart``, in an order without conflicts.
 
-    A block takes at most a quarter of the way to its neighbours, and never leaves the range of the scores.
-    Scores that nothing moved stay, ties of different groups included.
+    A block uses at most a quarter of the distance to its neighbors and never leaves the range of the scores.
+    Unchanged scores stay the same, ties between different groups included.
     """
     sequence = np.lexsort((order, values))
     ranked, originals = values[sequence], before[sequence]
@@ -450,9 +450,9 @@ def separate_ties(values: Floats, before: Floats, order: Ints, apart: float, mov
 
 @njit(cache=True)
 def make_rising(values: Floats, tied: Bools, highest: float) -> Floats:
-    """Return values that rise strictly, but where they may stay tied, and end at ``highest`` at most.
+    """Return strictly increasing values, except where ties are allowed, that are at most ``highest``.
 
-    They are raised by as little as floats can, and lowered by as little where that led above the end.
+    They are raised by the smallest float increments, and lowered by these if the result exceeds the limit.
     """
     raised = values.copy()
     for i in range(1, raised.size):

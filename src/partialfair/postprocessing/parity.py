@@ -1,15 +1,16 @@
-"""Maps with the least change under statistical parity, and under demographic parity at one threshold.
+"""Maps with the smallest change under statistical parity, and under demographic parity at one threshold.
 
-**Statistical parity**: the scores nearest to those of the knots that obey an order (`postprocessing.orders`).
-With every score for a knot they are the least change there is; with few knots the gap of all members differs
-a little from that of the knots, and the limit is corrected until it holds for all members.
+**Statistical parity**: the scores nearest to those of the knots that satisfy an order
+(`postprocessing.orders`). If every score is a knot, the change is the smallest possible; with few knots the
+gap of all rows differs slightly from that of the knots, and the limit is corrected until it holds for all
+rows.
 
 **Demographic parity**: at the threshold θ̂ only the number of distinct scores above it matters. If the best m
-of group k are to be above, those of them that are not move to just above θ̂, those beyond that are above move
-down to θ̂, and all others stay: the change c_k(m) grows with the distance from the number that is above now.
-The fractions ``e_k,m_k`` that are then selected must lie within κ of each other, so within ``[L, L + κ]`` for
-some L, which may be the smallest of them. For each L that is a fraction of some group, every group gets the
-number nearest to its own; the best L wins.
+of group k are to be above, those of them that are not move to just above θ̂, lower ones that are above move
+down to θ̂, and all others stay. The change c_k(m) grows with the distance from the present number above. The
+selected fractions ``e_k,m_k`` must be within κ of each other, that is, in ``[L, L + κ]`` for some L, which
+can be the smallest of them. For each L that is a fraction of some group, every group gets the number nearest
+to its present one; the best L is chosen.
 """
 
 from __future__ import annotations
@@ -40,22 +41,23 @@ from partialfair.utils.typing import Floats, GapScale, Ints
 
 @dataclass(frozen=True)
 class MapSettings:
-    """How maps are searched for.
+    """Settings of the search for maps.
 
     Attributes
     ----------
     max_solves
-        Programs for one set of few knots, whose gap differs a little from that of all members.
+        Programs for one set of few knots, whose gap differs slightly from that of all rows.
     near_enough
-        Corrections end where what is left of the limit is less than so much of a knot's part of the interval.
+        Corrections end if the unused part of the limit is below this fraction of a knot's part of the
+        interval.
     many_groups, fewest_knots
-        With more groups than this each has fewer knots, though not fewer than so many: twenty groups with a
-        thousand knots each took a minute, and take three seconds with two hundred.
+        With more groups than this each has fewer knots, but at least ``fewest_knots``: twenty groups with a
+        thousand knots each took a minute, and three seconds with two hundred.
     more
-        So many times as many knots are used where few cannot satisfy the constraint.
+        Factor for the number of knots if few cannot satisfy the constraint.
     apart
-        In units of the spread of a group's scores, how far those that cross a threshold are spread so that
-        none are tied.
+        Width, in units of the spread of a group's scores, over which scores that cross a threshold are spread
+        to avoid ties.
     """
 
     max_solves: int = 8
@@ -84,10 +86,10 @@ class ParityMaps:
 def find_parity_maps(
     scored: ScoredGroups, max_gap: float, gap_scale: GapScale, max_knots: int | None
 ) -> ParityMaps:
-    """Return the maps with the least weighted squared change whose gap is at most ``max_gap``.
+    """Return the maps with the smallest weighted squared change whose gap is at most ``max_gap``.
 
-    With ``max_knots`` they are the least among maps with about so many knots in each group, up to a knot's
-    part of the interval; with None, or where groups have no more distinct scores, they are the least of all.
+    With ``max_knots`` the change is the smallest among maps with about that many knots per group, up to a
+    knot's part of the interval; with None, or if groups have no more distinct scores, the smallest possible.
     """
     blocks = [group_blocks(group, gap_scale) for group in scored]
     interval = scored.groups[0].interval if gap_scale == "absolute" else None
@@ -101,7 +103,7 @@ def find_parity_maps(
         raise InputError(_explain_floor(scored, blocks, max_gap, least, interval))
     search = _MapSearch(scored, max_gap, gap_scale, interval)
     borders: list[float] = []
-    if interval is not None:  # ranks at which rows begin or end on the absolute scale: maps jump there
+    if interval is not None:  # ranks at which rows begin or end on the absolute scale, where maps jump
         borders = [end + away for part in interval.parts for end in part for away in (-max_gap, 0.0, max_gap)]
     size = max_knots
     if size is not None and len(blocks) > _MAPS.many_groups:  # the program grows with all of them
@@ -114,15 +116,15 @@ def find_parity_maps(
     maps = search.solve(all_knots, max_gap)
     if maps is None or search.gap(maps) > max_gap + RANK_TOLERANCE:
         raise InputError(
-            f"scores are so close to each other that floats cannot tell them apart at max_gap {max_gap:g}; "
-            "allow a wider gap, or round the scores"
+            f"scores are too close to each other for floats to distinguish them at max_gap {max_gap:g}; "
+            "raise max_gap, or round the scores"
         )
     return ParityMaps(maps, floor, True)
 
 
 @dataclass(frozen=True, eq=False)
 class _MapSearch:
-    """Maps of knots, evaluated by the exact gap of all members."""
+    """Maps of knots, evaluated by the exact gap of all rows."""
 
     scored: ScoredGroups
     max_gap: float
@@ -130,7 +132,7 @@ class _MapSearch:
     interval: IntervalSet | None
 
     def solve(self, knots: Knots, max_gap: float) -> tuple[ScoreMap, ...] | None:
-        """Return the maps with the least change for that gap of the knots; None below their floor."""
+        """Return the maps with the smallest change for that gap of the knots; None below their floor."""
         rows = order_rows(knots, max_gap, self.interval)
         if rows is None:
             return None
@@ -145,13 +147,13 @@ class _MapSearch:
         return statistical_parity_gap(with_maps(self.scored, maps), Setting(self.gap_scale)).value
 
     def correct(self, knots: Knots, step: float) -> tuple[ScoreMap, ...] | None:
-        """Return the best maps whose exact gap is within the limit; None if such knots are too few.
+        """Return the best maps whose exact gap is within the limit; None if there are too few knots.
 
-        The exact gap rises with the limit of the knots, roughly and by small jumps: correct that limit by
-        what is left until maps satisfy the constraint, then halve the way between it and those that do not.
+        The exact gap increases with the limit of the knots, roughly and in small jumps. Correct that limit by
+        the unused part until maps satisfy the constraint, then bisect between it and limits that do not.
         """
         best, least = None, np.inf
-        limit, satisfied, violated = self.max_gap, -np.inf, np.inf  # of the knots, the nearest of each
+        limit, satisfied, violated = self.max_gap, -np.inf, np.inf  # the nearest limits of either kind
         for _ in range(_MAPS.max_solves):
             maps = self.solve(knots, limit) if limit > 0 else None
             if maps is None:
@@ -175,18 +177,18 @@ class _MapSearch:
 
 
 def with_maps(scored: ScoredGroups, maps: tuple[ScoreMap, ...]) -> ScoredGroups:
-    """Return the same members with their new scores; order stays, so nothing is sorted again."""
+    """Return the same rows with their new scores; the order does not change, so nothing is sorted again."""
     moved = [replace(group, scores=change(group.scores)) for group, change in zip(scored, maps, strict=True)]
     return replace(scored, groups=tuple(moved))
 
 
 def weights_of(group: GroupScores) -> Floats:
-    """Return the weight of each member, 1 where all are equal."""
+    """Return the weight of each row, 1 if all are equal."""
     return np.ones(group.n) if group.weights is None else group.weights
 
 
 def squared_change(scored: ScoredGroups, maps: tuple[ScoreMap, ...]) -> float:
-    """Return ``Σ w (s' − s)² / Σ w`` over all members."""
+    """Return ``Σ w (s' − s)² / Σ w`` over all rows."""
     total = weight = 0.0
     for group, change in zip(scored, maps, strict=True):
         squares, weights = (change(group.scores) - group.scores) ** 2, weights_of(group)
@@ -195,7 +197,7 @@ def squared_change(scored: ScoredGroups, maps: tuple[ScoreMap, ...]) -> float:
 
 
 def has_new_ties(scored: ScoredGroups, maps: tuple[ScoreMap, ...]) -> bool:
-    """Return whether members of one group share a score that did not before."""
+    """Return whether rows of one group share a score that differed before."""
     return any(
         bool(((np.diff(change(group.scores)) <= 0) & (np.diff(group.scores) > 0)).any())
         for group, change in zip(scored, maps, strict=True)
@@ -203,7 +205,7 @@ def has_new_ties(scored: ScoredGroups, maps: tuple[ScoreMap, ...]) -> bool:
 
 
 def identity_map(group: GroupScores) -> ScoreMap:
-    """Return the map that moves no score of a group."""
+    """Return the map that changes no score of a group."""
     ends = np.unique(group.scores[[0, -1]])
     return ScoreMap(group.label, ends, ends)
 
@@ -211,9 +213,9 @@ def identity_map(group: GroupScores) -> ScoreMap:
 def _smallest_gap(knots: Knots, refused: float, floor: float, interval: IntervalSet | None) -> float:
     """Return the smallest gap that scores without new ties reach, rounded up to four digits.
 
-    Rows only get stricter as the gap shrinks, so the gaps between one that is refused and the floor can be
-    halved. On the absolute scale the floor of ``refused`` looks at fewer scores than that of itself: 1 is
-    always reached.
+    Rows only become stricter as the gap decreases, so bisection between an unreachable gap and the floor is
+    valid. On the absolute scale the floor at ``refused`` concerns fewer scores than at itself, but 1 can
+    always be reached.
     """
     low, high = int(np.floor(refused * _STEPS)), int(np.ceil(floor * _STEPS))
     if order_rows(knots, high / _STEPS, interval) is None:
@@ -230,43 +232,43 @@ def _smallest_gap(knots: Knots, refused: float, floor: float, interval: Interval
 def _explain_floor(
     scored: ScoredGroups, blocks: list[Blocks], max_gap: float, least: float, interval: IntervalSet | None
 ) -> str:
-    """Say that no map reaches the gap, whose scores are the reason, and what would help."""
+    """Return a message: no map reaches the gap, whose scores are the reason, and what to do."""
     shares: Floats = largest_shares(blocks, max_gap, interval)
     worst = np.argsort(-shares, kind="stable")[:2].tolist()
     described, few_scores = [], False
     for k in worst:
         group, n_scores = scored.groups[k], int((blocks[k].masses > 0).sum())
-        tied = bool(shares[k] * group.n_inside > 2)  # without ties a score holds one member
+        tied = bool(shares[k] * group.n_inside > 2)  # without ties a score belongs to one row
         few_scores |= tied
         count = f"{n_scores:,} distinct score{'' if n_scores == 1 else 's'}, " if tied else ""
         described.append(
-            f"{group.name!r} ({members_text(group.n_inside)} effective members in the interval, "
+            f"{group.name!r} ({members_text(group.n_inside)} effective rows in the interval, "
             f"{count}{short_percent(shares[k])} of it on one score)"
         )
     remedy = (
-        "use scores with more distinct values" if few_scores else "leave small groups out with min_group_size"
+        "use scores with more distinct values" if few_scores else "exclude small groups with min_group_size"
     )
     return (
         f"max_gap {max_gap:g} is smaller than scores without new ties can reach, {least:g}, because of "
-        f"{listed(described)}; allow at least that, or {remedy}"
+        f"{listed(described)}; raise it to at least that, or {remedy}"
     )
 
 
 def find_selection_maps(scored: ScoredGroups, threshold: float, max_share: float) -> tuple[ScoreMap, ...]:
-    """Return the maps with the least squared change whose selected fractions differ by at most ``max_share``.
+    """Return the maps with the smallest squared change whose selected fractions are within ``max_share``.
 
     Parameters
     ----------
     threshold
         On the scores of ``scored``, of which higher is better.
     max_share
-        Of the interval.
+        Largest difference of the selected fractions of the interval.
     """
     blocks = [group_blocks(group, "interval") for group in scored]
     maps = []
     for group, one, number in zip(scored, blocks, _numbers_above(blocks, threshold, max_share), strict=True):
         full = score_map(group.label, one.scores[::-1], _move_across(one, threshold, number)[::-1])
-        # Leave out knots between others that cross as well, unless that would tie members of the group.
+        # Omit knots between others that cross as well, unless that would tie rows of the group.
         moves = full.knots != full.values
         between = np.zeros(moves.size, dtype=np.bool_)
         between[1:-1] = moves[:-2] & moves[1:-1] & moves[2:]
@@ -287,16 +289,16 @@ def _numbers_above(blocks: list[Blocks], threshold: float, max_share: float) -> 
         least = np.searchsorted(fractions, lows - RANK_TOLERANCE / 4)
         most = np.searchsorted(fractions, lows + max_share + RANK_TOLERANCE / 4, side="right") - 1
         chosen[k] = np.clip(now, least, np.maximum(most, least))
-        # c_k(m): the squared change of all scores between the number above now and m.
+        # c_k(m): the squared change of all scores between the present number above and m.
         passed = np.append(0.0, np.cumsum(one.weights * (one.scores - threshold) ** 2))
         costs = np.abs(passed - passed[now])
         total += np.where(most >= least, costs[np.minimum(chosen[k], most)], np.inf)
-    # The whole interval of every group selected is always among the choices, so some total is finite.
+    # Selecting the whole interval of every group is always a choice, so some total is finite.
     return chosen[:, int(np.argmin(total))]
 
 
 def _move_across(blocks: Blocks, threshold: float, number: int) -> Floats:
-    """Return scores of which that many are above the threshold; the others stay where they can."""
+    """Return scores of which that many are above the threshold; the others stay if possible."""
     scores = blocks.scores.copy()
     now = int((scores > threshold).sum())
     center = np.average(scores, weights=blocks.weights)

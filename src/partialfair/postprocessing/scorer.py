@@ -1,4 +1,4 @@
-"""Scores of a model, whatever its kind: where they come from, and how it decides by them."""
+"""The scores of any model: the method that returns them, and the threshold of its decisions."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from partialfair.utils.typing import ArrayLike, Floats
 
 Response: TypeAlias = Literal["auto", "decision_function", "predict_proba", "predict"]
 
-# Above what score a classifier predicts its second class.
+# Scores above which a classifier predicts its second class.
 _CUTS = {"decision_function": 0.0, "predict_proba": 0.5}
 
 
 @dataclass(frozen=True)
 class Scorer:
-    """A fitted model, and the method that gives its scores.
+    """A fitted model, and the method that returns its scores.
 
     Attributes
     ----------
@@ -37,13 +37,13 @@ class Scorer:
 
     @property
     def classes(self) -> npt.NDArray[Any] | None:
-        """The labels of a classifier; None for others."""
+        """The labels of a classifier; None for other models."""
         classes = getattr(self.model, "classes_", None)
         return None if classes is None or self.method not in _CUTS else np.asarray(classes)
 
     @property
     def cut(self) -> float:
-        """Above which score a classifier predicts its second class."""
+        """The score above which a classifier predicts its second class."""
         threshold = getattr(self.model, "decision_threshold_", 0.0)  # of partialfair's own classifiers
         if threshold == 0.0:
             return _CUTS[self.method]
@@ -52,14 +52,14 @@ class Scorer:
         return float(self.model._probabilities(np.float64(threshold)))
 
     def scores(self, X: ArrayLike, sensitive_features: ArrayLike | None) -> npt.NDArray[Any]:
-        """Return one score per row; models that take the group are given it."""
+        """Return one score per row; the groups are passed to models that accept them."""
         ask = self.model if self.method == "__call__" else getattr(self.model, self.method)
         groups = {"sensitive_features": sensitive_features} if _takes_groups(ask) else {}
         try:
             given = np.asarray(ask(X, **groups))
         except NotFittedError:
             raise InputError(
-                f"the estimator {self.name} is not fitted; fit it first, and where the adjuster is cloned "
+                f"the estimator {self.name} is not fitted; fit it first, and if the adjuster is cloned "
                 "(in searches and cross-validation), wrap it in sklearn.frozen.FrozenEstimator"
             ) from None
         if self.method == "predict_proba":
@@ -69,19 +69,19 @@ class Scorer:
             return given[:, 1]
         if given.ndim != 1:
             raise InputError(
-                f"the estimator {self.name} gives {given.ndim} dimensions by {self.method}, and one score "
+                f"{self.method} of the estimator {self.name} returns {given.ndim} dimensions, but one score "
                 "per row is needed; multi-class models have no single score"
             )
         return given
 
     @property
     def name(self) -> str:
-        """What messages call the model."""
+        """The name of the model in messages."""
         return getattr(self.model, "__name__", type(self.model).__name__)
 
 
 def read_scorer(model: Any, response: Response) -> Scorer:
-    """Find out how a model gives scores, or say that it gives none."""
+    """Return the scorer of a model; raise `InputError` if it has no scores."""
     name = getattr(model, "__name__", type(model).__name__)
     if inspect.isclass(model):
         raise InputError(f"estimator must be a fitted model or a function, not the class {name}")
@@ -97,7 +97,7 @@ def read_scorer(model: Any, response: Response) -> Scorer:
     if callable(model) and not hasattr(model, "predict"):
         return Scorer(model, "__call__")
     raise InputError(
-        f"the estimator {name} gives no scores: it has neither decision_function nor predict_proba, and is "
+        f"the estimator {name} has no scores: it has neither decision_function nor predict_proba, and is "
         "not a regressor"
     )
 
@@ -105,7 +105,7 @@ def read_scorer(model: Any, response: Response) -> Scorer:
 def _is_classifier(model: Any) -> bool:
     try:
         return bool(is_classifier(model))
-    except AttributeError:  # of models that scikit-learn does not know, which have no tags
+    except AttributeError:  # models that scikit-learn does not know have no tags
         return hasattr(model, "classes_")
 
 
@@ -117,9 +117,9 @@ def _takes_groups(ask: Any) -> bool:
 
 
 def as_scores(values: Floats) -> Floats:
-    """Return one column of scores; a table with one column is one."""
+    """Return one column of scores; a table with one column is accepted."""
     try:
         given = np.asarray(values)
-    except ValueError:  # rows of different lengths, which are refused later
+    except ValueError:  # rows of different lengths, which are rejected later
         return values
     return given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else values

@@ -1,16 +1,13 @@
-"""Evaluates bounds and sample sizes; each docstring opens with the formula that the function evaluates."""
+"""Bounds on gaps and losses in the population, and the number of IDCA steps.
+
+The formulas are those of the paper's Theorem 6.5 and Appendix F; each docstring begins with its formula. For
+sample sizes see `partialfair.metrics.sample_size`.
+"""
 
 from partialfair.theory.budget import IdcaBudget, idca_budget
-from partialfair.theory.deviations import (
-    describe_bound,
-    dkw_bound,
-    members_needed,
-    uniform_deviation_bound,
-)
+from partialfair.theory.deviations import describe_bound, dkw_bound, uniform_deviation_bound
 from partialfair.theory.theorems import (
     GapBound,
-    GroupContribution,
-    HasLevel,
     NearThresholds,
     ObjectiveBound,
     describe_generalization,
@@ -21,8 +18,6 @@ from partialfair.theory.theorems import (
 
 __all__ = [
     "GapBound",
-    "GroupContribution",
-    "HasLevel",
     "IdcaBudget",
     "NearThresholds",
     "ObjectiveBound",
@@ -31,7 +26,6 @@ __all__ = [
     "dkw_bound",
     "gap_bound",
     "idca_budget",
-    "members_needed",
     "near_thresholds",
     "objective_bound",
     "uniform_deviation_bound",

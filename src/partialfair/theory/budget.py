@@ -11,15 +11,15 @@ from partialfair.utils.checks import check_number, shown
 
 @dataclass(frozen=True)
 class IdcaBudget:
-    """What Theorem 6.5 needs.
+    """Numbers of steps and precision from Theorem 6.5.
 
     Attributes
     ----------
-    n_outer
+    n_outer : int
         Outer steps K.
-    epsilon
+    epsilon : float
         Inner precision ε_k.
-    n_inner
+    n_inner : int
         Inner steps T_k.
     """
 
@@ -29,39 +29,47 @@ class IdcaBudget:
 
     @property
     def n_steps(self) -> int:
-        """Subgradient steps in all."""
+        """Total number of subgradient steps."""
         return self.n_outer * self.n_inner
 
 
 def idca_budget(*, lipschitz: float, mu: float, nu: float, epsilon: float, decrease: float) -> IdcaBudget:
-    """Return how many steps give IDCA with switching subgradients a nearly ε-KKT point (Theorem 6.5).
+    """Return the steps after which IDCA with switching subgradients is at a nearly ε-KKT point (Theorem 6.5).
 
     With ``c = min{1, 1/(4M²), μν/(8M⁴)}``: ``K = ⌈2 (f_0(w⁰) − f_lb) / (c μ ε²)⌉``, ``ε_k = c μ ε² / 8`` and
     ``T_k = ⌈4M²/(ε_k μ) · ln(1 + 4M²/(μ ε_k))⌉``.
 
-    Two corrections of the paper: its M² in T_k must be 4M², because g_i is 2M-Lipschitz; and the distance
-    from the iterate to the subproblem's solution, which is not known, is replaced by its bound 2M/μ.
-
     Parameters
     ----------
-    lipschitz
+    lipschitz : float
         M, a Lipschitz constant of every f⁺ and f⁻ on a bounded 𝒲.
-    mu
-        μ, strong convexity of every f⁺ and f⁻ (after the shift, if one is used).
-    nu
-        ν of the uniform Slater condition. It is at most half of ``max_gap``, so there is none at
+    mu : float
+        Strong convexity μ of every f⁺ and f⁻ (after the shift, if one is used).
+    nu : float
+        The ν of the uniform Slater condition. It is at most half of ``max_gap``, so there is none at
         ``max_gap=0``.
-    epsilon
+    epsilon : float
         Accuracy ε of the KKT point.
-    decrease
+    decrease : float
         ``f_0(w⁰) − f_lb``, at most the loss at the start.
+
+    Returns
+    -------
+    IdcaBudget
+        K, ε_k and T_k.
 
     See Also
     --------
     partialfair.optimization.problems.estimate_constants : M, μ and ν of a problem.
 
+    Notes
+    -----
+    Two corrections of the paper: its M² in T_k must be 4M², because g_i is 2M-Lipschitz; and the unknown
+    distance from the iterate to the subproblem's solution is replaced by its bound 2M/μ.
+
     Examples
     --------
+    >>> from partialfair.theory import idca_budget
     >>> budget = idca_budget(lipschitz=1.0, mu=1.0, nu=0.4, epsilon=0.1, decrease=0.7)
     >>> budget.n_outer, budget.n_inner
     (2800, 708266)

@@ -1,7 +1,7 @@
-"""Bounds how far shares of a sample are from those of the population, and how many rows that takes.
+"""Bounds on the deviation of proportions in a sample from those in the population.
 
-`dkw_bound` and `uniform_deviation_bound` bound deviations, for one scorer and for all scorers of a class;
-`members_needed` inverts such a bound.
+`dkw_bound` holds for one fixed scorer, `uniform_deviation_bound` for all scorers of a class; `members_needed`
+inverts the latter.
 """
 
 from __future__ import annotations
@@ -12,19 +12,34 @@ from partialfair.utils.checks import check_count, check_fraction, check_number
 
 
 def dkw_bound(n_effective: float, confidence: float = 0.95, *, n_comparisons: int = 1) -> float:
-    """Dvoretzky–Kiefer–Wolfowitz bound on ``sup_θ |F̄_n(θ) − F̄(θ)|`` for one fixed scorer.
+    """Return the Dvoretzky–Kiefer–Wolfowitz bound on ``sup_θ |F̄_n(θ) − F̄(θ)|`` for one fixed scorer.
 
     ``ε = sqrt(log(2 m / (1 − confidence)) / (2 n))`` (with Massart's constant): with that confidence, all of
-    ``m`` empirical distributions of ``n`` scores are within ε of the truth everywhere at once.
+    ``m`` empirical distributions of ``n`` scores are within ε of the truth at all θ simultaneously.
 
     Parameters
     ----------
-    n_effective
+    n_effective : float
         Number of scores; with weights ``(Σw)² / Σw²``, for which the bound is approximate.
-    confidence
-        In (0, 1).
-    n_comparisons
-        ``m``: how many groups must hold simultaneously (union bound).
+    confidence : float, default=0.95
+        Confidence level, in (0, 1).
+    n_comparisons : int, default=1
+        ``m``, the number of groups for which the bound holds simultaneously (union bound).
+
+    Returns
+    -------
+    float
+        The bound ε.
+
+    See Also
+    --------
+    uniform_deviation_bound : The bound for all scorers of a class.
+
+    Examples
+    --------
+    >>> from partialfair.theory import dkw_bound
+    >>> round(dkw_bound(1000), 4)
+    0.0429
     """
     check_number(n_effective, "n_effective", low=1.0)
     check_fraction(confidence, "confidence")
@@ -35,31 +50,47 @@ def dkw_bound(n_effective: float, confidence: float = 0.95, *, n_comparisons: in
 def uniform_deviation_bound(
     n: int, *, vc_dimension: int, n_points: int, n_groups: int, confidence: float = 0.95
 ) -> float:
-    """Return the paper's ``E(n_k)``, a bound that holds for every scorer of a class at once (App. F, step 2).
+    """Return the paper's ``E(n_k)``, a bound for all scorers of a class simultaneously (Appendix F, step 2).
 
     ``E(n) = sqrt(8 VC (log n + 1) / n) + sqrt(2 log(4 |Î| |G| / δ) / n)`` with ``δ = 1 − confidence``.
 
     Parameters
     ----------
-    n
+    n : int
         Members of the group.
-    vc_dimension
+    vc_dimension : int
         VC dimension of ``{ξ → 1[h_w(ξ) > θ]}``; d + 1 for linear scorers of d features and a free θ.
-    n_points
+    n_points : int
         ``|Î|``, the number of ranks at which the constraint is imposed.
-    n_groups
-        ``|G|``.
-    confidence
-        In (0, 1).
+    n_groups : int
+        ``|G|``, the number of groups.
+    confidence : float, default=0.95
+        Confidence level, in (0, 1).
+
+    Returns
+    -------
+    float
+        The bound E(n).
+
+    See Also
+    --------
+    dkw_bound : The bound for one fixed scorer.
+    gap_bound : The bound on the gap that E(n) is part of.
 
     Notes
     -----
     A gap on the interval scale is off by up to ``2 E(n) / (β − α)``. At usual sample sizes that exceeds 1 and
-    says nothing; `gap_bound` adds it up and `describe_generalization` says so in words.
+    is vacuous; `gap_bound` computes the sum, and `describe_generalization` explains it in words.
 
-    The formula is valid, and larger than it need be. Symmetrisation, Massart's lemma and Sauer's lemma give
-    the first root. McDiarmid's inequality then asks only for ``sqrt(log(2 |G| / δ) / (2 n))``: the supremum
-    runs over all thresholds already, so |Î| need not be paid for.
+    The formula is valid but not tight. Symmetrization, Massart's lemma and Sauer's lemma give the first root.
+    McDiarmid's inequality then requires only ``sqrt(log(2 |G| / δ) / (2 n))``: the supremum already includes
+    all thresholds, so the factor |Î| is not needed.
+
+    Examples
+    --------
+    >>> from partialfair.theory import uniform_deviation_bound
+    >>> round(uniform_deviation_bound(9674, vc_dimension=124, n_points=10, n_groups=2), 2)
+    1.06
     """
     check_count(n, "n")
     check_fraction(confidence, "confidence")
@@ -96,5 +127,26 @@ def members_needed(
 
 
 def describe_bound(bound: float) -> str:
-    """Write a bound on a gap in words: a bound of 1 or more is vacuous, since no gap exceeds 1."""
+    """Return a bound on a gap as text; a bound of 1 or more is called vacuous, since no gap exceeds 1.
+
+    Parameters
+    ----------
+    bound : float
+        The bound.
+
+    Returns
+    -------
+    str
+        The number, with "(vacuous: no gap exceeds 1)" if it is at least 1.
+
+    See Also
+    --------
+    describe_generalization : Describes a `GapBound` and its parts.
+
+    Examples
+    --------
+    >>> from partialfair.theory import describe_bound
+    >>> describe_bound(0.25)
+    '0.25'
+    """
     return f"{bound:.3g} (vacuous: no gap exceeds 1)" if bound >= 1 else f"{bound:.3g}"

@@ -1,6 +1,6 @@
 """Evaluates the paper's theorems on generalization (Appendix F).
 
-Where a constant of the paper is replaced by another one, the docstring says which and why.
+Where a constant differs from the paper's, the docstring gives both and the reason.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ class HasLevel(Protocol):
 
 @dataclass(frozen=True)
 class NearThresholds:
-    """γ, and ``n_k^γ = max_p #{i in k : σ(|s_i − θ_p|) ≤ 1 − γ}``: scores that count neither as 0 nor as 1.
+    """γ, and ``n_k^γ = max_p #{i in k : σ(|s_i − θ_p|) ≤ 1 − γ}``, the scores that count partly.
 
     Attributes
     ----------
-    tolerance
-        γ in (0, ½]: how far σ may be from the indicator without counting as near. A share, not a distance.
-    margin
-        The distance in scores at which σ has come within γ of the indicator, ``σ(margin) = 1 − γ``.
-    counts
-        ``n_k^γ`` of each group, at the threshold that has the most members near it.
+    tolerance : float
+        γ in (0, ½], the largest distance of σ from the indicator for scores that do not count as near a
+        threshold. A difference of proportions, not of scores.
+    margin : float
+        The distance in scores at which σ is within γ of the indicator, ``σ(margin) = 1 − γ``.
+    counts : mapping
+        ``n_k^γ`` of each group, at the threshold with the most members near it.
     """
 
     tolerance: float
@@ -60,21 +61,41 @@ def near_thresholds(
     surrogate: HasLevel,
     tolerance: float | None = None,
 ) -> NearThresholds:
-    """Count ``n_k^γ = max_p #{i in k : σ(|s_i − θ_p|) ≤ 1 − γ}``, members near a threshold (App. F).
+    """Count ``n_k^γ = max_p #{i in k : σ(|s_i − θ_p|) ≤ 1 − γ}``, members near a threshold (Appendix F).
 
     Parameters
     ----------
-    scores
+    scores : array-like of shape (n,)
         Training scores, the ``decision_function`` of the training rows.
-    thresholds
+    thresholds : array-like of shape (n_points,)
         The θ_p of the constraint, the ``result_.thresholds`` of a fitted estimator.
-    sensitive_features
+    sensitive_features : array-like of shape (n,) or (n, q)
         The group of every row.
-    surrogate
-        σ, the ``result_.surrogate`` of a fitted estimator.
-    tolerance
-        γ. None takes, of .01, .02, ..., .5, the one at which ``max_k γ + n_k^γ / (2 n_k)`` is least. Step 3
-        has no probability in it, so γ may be chosen after looking at the scores.
+    surrogate : Surrogate
+        Surrogate σ, the ``result_.surrogate`` of a fitted estimator.
+    tolerance : float, optional
+        Tolerance γ. By default the one of 0.01, 0.02, ..., 0.5 with the least ``max_k γ + n_k^γ / (2 n_k)``. Step 3
+        of the proof is deterministic, so γ may depend on the scores.
+
+    Returns
+    -------
+    NearThresholds
+        Tolerance γ and the counts of the groups, for `gap_bound`.
+
+    See Also
+    --------
+    gap_bound : The bound that uses these counts.
+
+    Examples
+    --------
+    >>> from partialfair.constraints.surrogates import Ramp
+    >>> from partialfair.theory import near_thresholds
+    >>> scores, groups = [0.1, 2, 3, 4], ["a", "a", "b", "b"]
+    >>> near = near_thresholds(
+    ...     scores, [0.0], sensitive_features=groups, surrogate=Ramp(1.0), tolerance=0.1
+    ... )
+    >>> near.counts
+    {'a': 1, 'b': 0}
     """
     values, thetas = finite_vector(scores, "scores"), finite_vector(thresholds, "thresholds")
     if not thetas.size:
@@ -99,7 +120,7 @@ def near_thresholds(
 
 @dataclass(frozen=True)
 class GroupContribution:
-    """``(γ + n_k^γ / (2 n_k) + E(n_k)) / m_k``: what one group adds to the bound on its gap to another.
+    """``(γ + n_k^γ / (2 n_k) + E(n_k)) / m_k``, the part of one group in the bound on its gap to another.
 
     Attributes
     ----------
@@ -108,15 +129,16 @@ class GroupContribution:
     size
         ``n_k``, its members in the training data.
     measure
-        ``m_k``, the share of them that its interval holds; β − α for one interval.
+        ``m_k``, the fraction of them that its interval holds; β − α for one interval.
     surrogate
-        ``γ + n_k^γ / (2 n_k)``: how far the mean of σ may be from the share above the threshold.
+        ``γ + n_k^γ / (2 n_k)``, the bound on the distance of the mean of σ from the proportion above the
+        threshold.
     deviation
-        ``E(n_k)``: how far that share may be from the share in the population.
+        ``E(n_k)``, the bound on the distance of that proportion from the one in the population.
     fixed_deviation
-        `dkw_bound`: the same for one scorer that was fixed before these rows were seen.
+        `dkw_bound`, the same for one scorer that does not depend on these rows.
     size_for_tenth
-        The members at which ``2 E(n) / m_k`` would be .1.
+        The members at which ``2 E(n) / m_k`` would be 0.1.
     """
 
     group: GroupLabel
@@ -134,30 +156,30 @@ class GroupContribution:
 
     @property
     def fixed_excess(self) -> float:
-        """What is left of it for a fixed scorer and exact counts."""
+        """The sum for a fixed scorer and exact counts."""
         return self.fixed_deviation / self.measure
 
     @property
     def vacuous(self) -> bool:
-        """Whether this group by itself makes the bound say nothing."""
+        """Whether this group alone makes the bound vacuous."""
         return 2 * self.excess >= 1
 
 
 @dataclass(frozen=True)
 class GapBound:
-    """``κ + step + 2 v + 2 max_k (γ + n_k^γ / (2 n_k) + E(n_k)) / m_k`` (thm:generalization_constraint).
+    """``κ + step + 2 v + 2 max_k (γ + n_k^γ / (2 n_k) + E(n_k)) / m_k`` (Theorem F.1).
 
     Attributes
     ----------
-    max_gap
+    max_gap : float
         κ of the constraint that the model satisfies on the training data.
-    step
-        Largest step of the grid of ranks, as a share of the interval.
-    violation
-        v, by how much the model violates its constraints, on the scale of the gap.
-    confidence
-        1 − δ: with this probability over training samples the bound holds, for all scorers of the class.
-    groups
+    step : float
+        Largest step of the grid of ranks, as a fraction of the interval.
+    violation : float
+        v, the violation of the constraints, on the scale of the gap.
+    confidence : float
+        1 − δ, the probability over training samples with which the bound holds for all scorers of the class.
+    groups : tuple of GroupContribution
         The terms of each group.
     """
 
@@ -179,24 +201,25 @@ class GapBound:
 
     @property
     def vacuous(self) -> bool:
-        """Whether it says nothing: no gap exceeds 1."""
+        """Whether the bound is vacuous: no gap exceeds 1."""
         return self.value >= 1
 
     @property
     def reference_gap(self) -> float:
-        """``κ' = κ − 2 max_k (...) / m_k``: the gap of the models that the objective is compared with.
+        """``κ' = κ − 2 max_k (...) / m_k``, the gap of the models that the objective is compared with.
 
         A model with that gap in the population satisfies the training constraints: its thresholds for the
-        rank ``p + (β − α)(κ − κ') / 2`` serve for p. So no step of the grid is lost in this direction. Its
-        n_k^γ is not known; that of the fitted model stands in for it. Below 0 there is no such model.
+        rank ``p + (β − α)(κ − κ') / 2`` can be used for p, so that no step of the grid is lost in this
+        direction. Its n_k^γ is unknown and is approximated by that of the fitted model. Below 0 there is no
+        such model.
         """
         return self.max_gap - 2 * self.worst.excess
 
     @property
     def fixed_deviation(self) -> float:
-        """How far the gap of a fixed scorer, measured on as many new rows, may be from the population's.
+        """Bound on the error of the gap of a fixed scorer that is measured on equally many new rows.
 
-        The sum of the two largest ``ε_k / m_k`` with the ε of `dkw_bound`, all groups holding at once.
+        The sum of the two largest ``ε_k / m_k`` with the ε of `dkw_bound`, for all groups simultaneously.
         """
         return sum(sorted(terms.fixed_excess for terms in self.groups)[-2:])
 
@@ -217,53 +240,65 @@ def gap_bound(
 ) -> GapBound:
     """Bound the gap by ``κ + step + 2 v + 2 max_k (γ + n_k^γ / (2 n_k) + E(n_k)) / m_k``.
 
-    This is thm:generalization_constraint with its O(·) spelled out, for statistical parity on the interval
-    scale and linear scorers.
+    This is Theorem F.1 with explicit constants instead of O(·), for statistical parity on the interval scale
+    and linear scorers.
 
     Parameters
     ----------
-    group_sizes
+    group_sizes : mapping from group to int
         ``n_k``, members of each group in the training data, all of weight 1.
-    interval
+    interval : interval-like
         The interval of the constraint: ``(low, high)``, a union, or a mapping from group to either.
-    max_gap
-        κ of the constraint.
-    n_features
-        d, the dimension of the space that the features span: E takes the VC dimension d + 1, also with group
-        terms, since each group then has a linear scorer of its own. A column written as dummies counts its
-        levels less one.
-    n_points
+    max_gap : float
+        Limit κ of the constraint.
+    n_features : int
+        Dimension d of the space that the features span: E uses the VC dimension d + 1, also with group
+        terms, since each group then has a linear scorer of its own. A dummy-coded column counts its levels
+        less one.
+    n_points : int, default=10
         Points of the constraint's grid. None if κ bounds the exact gap on the training data, or is that gap:
         then there is no grid (step 0), and no surrogate.
-    near
-        What the surrogate counts in part, from `near_thresholds`. None if the constraints hold for counts.
-    violation
-        v, the ``result_.max_violation`` of a fitted estimator.
-    confidence
+    near : NearThresholds, optional
+        Members near the thresholds. None if the constraints hold for counts.
+    violation : float, default=0.0
+        Violation v, the ``result_.max_violation`` of a fitted estimator.
+    confidence : float, default=0.95
         1 − δ.
+
+    Returns
+    -------
+    GapBound
+        The bound and its terms.
+
+    See Also
+    --------
+    near_thresholds : Computes ``near``.
+    objective_bound : The bound on the loss.
+    describe_generalization : Both bounds in words.
 
     Notes
     -----
-    Where this differs from the paper, and why:
+    Differences from the paper, with reasons:
 
-    - The paper writes δ for the probability and γ for the group as well as the tolerance; here the
-      probability is ``1 − confidence`` and the step of the grid has its own name.
-    - *Step 1.* The paper has O(1/|Î|) by Lipschitz continuity. None is needed: let Q_k(θ) be the share of
-      group k's interval above θ, let all ``Q_k(θ_j)`` lie in ``[u_j − a_k, u_j + κ + a_k]``, and add
-      ``u_0 = 0, θ_0 = ∞`` and ``u_{N+1} = 1 − κ, θ_{N+1} = −∞``. Some neighbours have ``θ_j ≥ θ ≥ θ_{j+1}``,
-      and there ``Q_k(θ) − Q_k'(θ) ≤ u_{j+1} + κ + a_k − (u_j − a_k')``: at most κ, one step, and
-      ``a_k + a_k' ≤ 2 max a``. That is the 2. The grid's step is ``(1 − κ) / (N + 1)``.
+    - The paper uses δ for the probability and γ for the group as well as the tolerance; here the probability
+      is ``1 − confidence``, and the step of the grid has a name.
+    - *Step 1.* The paper has O(1/|Î|) by Lipschitz continuity, which is not needed. Let Q_k(θ) be the
+      fraction of group k's interval above θ, let all ``Q_k(θ_j)`` lie in ``[u_j − a_k, u_j + κ + a_k]``, and
+      add ``u_0 = 0, θ_0 = ∞`` and ``u_{N+1} = 1 − κ, θ_{N+1} = −∞``. Some adjacent points have ``θ_j ≥ θ ≥
+      θ_{j+1}``, and there ``Q_k(θ) − Q_k'(θ) ≤ u_{j+1} + κ + a_k − (u_j − a_k')``: at most κ, one step, and
+      ``a_k + a_k' ≤ 2 max a``, which explains the factor 2. The grid's step is ``(1 − κ) / (N + 1)``.
     - *Step 2.* E(n_k) as in the paper. Groups may differ in size, and their intervals in measure: Q_k is
       ``1/m_k``-Lipschitz in the rank, so ``a_k = v + (...) / m_k``.
-    - *Step 3.* The paper has O(γ + n_k^γ/n_k). A symmetric σ is never further than ½ from the indicator,
-      which halves the second term; ties with θ_p included.
-    - Without a grid, the gaps of training data and of the population differ by ``a_k + a_k'`` directly.
+    - *Step 3.* The paper has O(γ + n_k^γ/n_k). The distance of a symmetric σ from the indicator is at most ½,
+      also at ties with θ_p, which halves the second term.
+    - Without a grid, the gaps of training data and of the population differ by at most ``a_k + a_k'``.
 
     The rows must be independent draws from the population. The absolute scale has no such bound: its points
     on [α, β) do not bound the gap even on the training data.
 
     Examples
     --------
+    >>> from partialfair.theory import gap_bound
     >>> bound = gap_bound({"f": 9694, "m": 19611}, interval=(0.05, 0.30), max_gap=0.05, n_features=123)
     >>> round(bound.value, 2), bound.vacuous, bound.worst.group
     (8.61, True, 'f')
@@ -320,17 +355,17 @@ def _surrogate_bias(near: NearThresholds, label: GroupLabel, n: int) -> float:
 
 @dataclass(frozen=True)
 class ObjectiveBound:
-    """``2 L B R / √n + c sqrt(2 log(4 |Î| |G| / δ) / n)``: by how much the loss may exceed the best one.
+    """``2 L B R / √n + c sqrt(2 log(4 |Î| |G| / δ) / n)``, the largest excess of the loss over the best one.
 
     Attributes
     ----------
-    complexity
+    complexity : float
         The first term, twice the Rademacher complexity of the class of losses.
-    sampling
+    sampling : float
         The second term.
-    loss_at_zero
+    loss_at_zero : float
         ℓ(0), the loss of a model that scores all rows 0.
-    confidence
+    confidence : float
         1 − δ.
     """
 
@@ -346,7 +381,7 @@ class ObjectiveBound:
 
     @property
     def vacuous(self) -> bool:
-        """Whether it says nothing: scores of 0 for all rows are fair and lose ℓ(0) at most."""
+        """Whether it is vacuous: scores of 0 for all rows have gap 0 and a loss of at most ℓ(0)."""
         return self.value >= self.loss_at_zero
 
 
@@ -361,7 +396,7 @@ def objective_bound(
     n_groups: int = 2,
     confidence: float = 0.95,
 ) -> ObjectiveBound:
-    """Bound ``f_0(ŵ) − f_0(w*)`` by ``2 L B R / √n + c sqrt(2 log(4 |Î| |G| / δ) / n)`` (App. F, objective).
+    """Bound ``f_0(ŵ) − f_0(w*)`` by ``2 L B R / √n + c sqrt(2 log(4 |Î| |G| / δ) / n)`` (Theorem F.2).
 
     ``R_n ≤ L B R / √n`` is the Rademacher complexity of an L-Lipschitz loss of linear scorers with ‖w‖ ≤ B on
     features with ``E‖ξ‖² ≤ R²`` (contraction), and ``c = min{ℓ(0) + L B R, 2 L B R}`` the range of the loss
@@ -369,33 +404,54 @@ def objective_bound(
 
     Parameters
     ----------
-    n
+    n : int
         ``n_0``, rows of the training data.
-    coef_norm
-        B. It must be fixed beforehand. A penalty ``½ alpha ‖w‖²`` implies ``B = sqrt(2 ℓ(0) / alpha)`` where
-        w = 0 is fair, as it is unless intervals differ by group.
-    feature_norm
+    coef_norm : float
+        B. It must not depend on the data. A penalty ``½ alpha ‖w‖²`` implies ``B = sqrt(2 ℓ(0) / alpha)``
+        where w = 0 is feasible, as it is unless intervals differ by group.
+    feature_norm : float
         R, the length of the longest feature vector. With an intercept it is ``sqrt(R² + 1)``, and B must
-        bound the intercept too; the estimators do not penalise theirs.
-    lipschitz
+        bound the intercept too; the estimators do not penalize theirs.
+    lipschitz : float, default=1.0
         L, of the loss in the score: 1 for the logistic and the hinge loss.
-    loss_at_zero
-        ℓ(0), the same for both labels: log 2 for the logistic loss, 1 for the hinge loss.
-    n_points, n_groups, confidence
+    loss_at_zero : float, default=log(2)
+        Loss ℓ(0), the same for both labels: log 2 for the logistic loss, 1 for the hinge loss.
+    n_points : int, default=10
         As in `uniform_deviation_bound`.
+    n_groups : int, default=2
+        As in `uniform_deviation_bound`.
+    confidence : float, default=0.95
+        1 − δ.
+
+    Returns
+    -------
+    ObjectiveBound
+        The bound and its terms.
+
+    See Also
+    --------
+    gap_bound : The bound on the gap.
+    describe_generalization : Both bounds in words.
 
     Notes
     -----
     ŵ is the best model that satisfies the training constraints, and w* the best one whose gap in the
-    population is at most κ' (`GapBound.reference_gap`). Where this differs from the paper, and why:
+    population is at most κ' (`GapBound.reference_gap`). Differences from the paper, with reasons:
 
     - The paper's Rademacher complexity has no factor. With the usual ``E sup (1/n) Σ ε_i ℓ_i`` the first of
       its three differences needs 2; the third has a fixed w* and needs none.
-    - The paper takes losses in [0, 1]; c makes up for that.
+    - The paper assumes losses in [0, 1]; the factor c replaces that.
     - A penalty is not part of f_0: it adds up to ``½ alpha ‖w*‖²``.
-    - The problem is not convex. Solvers find critical points, of which this says nothing.
-    - The paper's logarithm is kept. It leaves so much room that this and `gap_bound` hold at once with the
-      one confidence: the two events here have probability ``δ / (2 |Î| |G|)`` together, those there far less.
+    - The problem is not convex. Solvers find critical points, to which the bound does not apply.
+    - The paper's logarithm is unchanged. It is so large that this bound and `gap_bound` hold simultaneously
+      with the same confidence: the two events here have probability ``δ / (2 |Î| |G|)`` together, those there
+      far less.
+
+    Examples
+    --------
+    >>> from partialfair.theory import objective_bound
+    >>> round(objective_bound(100_000, coef_norm=2.0, feature_norm=3.0).value, 3)
+    0.119
     """
     check_count(n, "n")
     given = {"coef_norm": coef_norm, "feature_norm": feature_norm, "lipschitz": lipschitz}
@@ -416,44 +472,68 @@ def objective_bound(
 
 
 def describe_generalization(gap: GapBound, objective: ObjectiveBound | None = None) -> str:
-    """Write ``κ + step + 2 v + 2 max_k (...)`` and the bound on the objective in words, group by group.
+    """Describe ``κ + step + 2 v + 2 max_k (...)`` and the bound on the objective in words, group by group.
 
-    Bounds that say nothing are called vacuous.
+    Vacuous bounds are called vacuous.
+
+    Parameters
+    ----------
+    gap : GapBound
+        From `gap_bound`.
+    objective : ObjectiveBound, optional
+        From `objective_bound`.
+
+    Returns
+    -------
+    str
+        One sentence per line.
+
+    See Also
+    --------
+    gap_bound : Computes the bound on the gap.
+    objective_bound : Computes the bound on the loss.
+
+    Examples
+    --------
+    >>> from partialfair.theory import describe_generalization, gap_bound
+    >>> bound = gap_bound({"f": 9694, "m": 19611}, interval=(0.05, 0.30), max_gap=0.05, n_features=123)
+    >>> print(describe_generalization(bound).splitlines()[0][:74])
+    With 95% confidence the gap in the population is at most 8.61 (vacuous: no
     """
     parts = [
-        f"{gap.max_gap:.3g} allowed",
-        *([f"{gap.step:.3g} between the points"] if gap.step else []),
-        *([f"{2 * gap.violation:.3g} violated"] if gap.violation > 1e-4 else []),  # else rounding
-        f"{2 * gap.worst.excess:.3g} for group {group_name(gap.worst.group)}",
+        f"{gap.max_gap:.3g} limit",
+        *([f"{gap.step:.3g} grid step"] if gap.step else []),
+        *([f"{2 * gap.violation:.3g} violation"] if gap.violation > 1e-4 else []),  # else rounding
+        f"{2 * gap.worst.excess:.3g} group {group_name(gap.worst.group)}",
     ]
     lines = [
-        f"With {short_percent(gap.confidence)} confidence the gap among all people is at most "
+        f"With {short_percent(gap.confidence)} confidence the gap in the population is at most "
         f"{describe_bound(gap.value)}: {' + '.join(parts)}."
     ]
     for terms in gap.groups:
-        verdict = "vacuous by itself" if terms.vacuous else "not vacuous by itself"
+        verdict = "vacuous alone" if terms.vacuous else "not vacuous alone"
         unit = int(10 ** max(len(str(terms.size_for_tenth)) - 2, 0))  # two digits are enough
         lines.append(
             f"Group {group_name(terms.group)}, {terms.size:,} members: surrogate {terms.surrogate:.3g} and "
-            f"sampling {terms.deviation:.3g} on {short_percent(terms.measure)} of the ranks make "
-            f"{2 * terms.excess:.3g} ({verdict}); sampling would be down to 0.1 with about "
+            f"sampling {terms.deviation:.3g} on {short_percent(terms.measure)} of the ranks add "
+            f"{2 * terms.excess:.3g} ({verdict}); sampling would add 0.1 with about "
             f"{-(-terms.size_for_tenth // unit) * unit:,} members."
         )
     lines.append(
-        "This holds for all linear scorers at once. For one that is fixed beforehand, the gap measured on "
-        f"as many new people is within {describe_bound(gap.fixed_deviation)} of the true one."
+        "This holds for all linear scorers simultaneously. For one fixed beforehand, the gap measured on "
+        f"as many new rows is within {describe_bound(gap.fixed_deviation)} of the true one."
     )
     if objective is None:
         return "\n".join(lines)
     if gap.reference_gap < 0:
         lines.append(
-            f"The objective is compared with models whose gap is at most {gap.reference_gap:.3g}, of which "
-            "there are none: vacuous."
+            f"The objective is compared with models whose gap is at most {gap.reference_gap:.3g}; there are "
+            "none: vacuous."
         )
     else:
-        verdict = " (vacuous: scoring everybody 0 promises as much)" if objective.vacuous else ""
+        verdict = " (vacuous: the bound also holds for scores of 0)" if objective.vacuous else ""
         lines.append(
-            "The loss of the best fair model in training exceeds that of the best model with a gap of at "
+            "The loss of the best feasible model in training exceeds that of the best model with a gap of at "
             f"most {gap.reference_gap:.3g} by at most {objective.value:.3g}{verdict}."
         )
     return "\n".join(lines)

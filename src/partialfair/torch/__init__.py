@@ -11,13 +11,12 @@ if TYPE_CHECKING:
     from partialfair.torch.batches import GroupBatchSampler, IndexedDataset
     from partialfair.torch.fairness import PartialFairness
     from partialfair.torch.functions import ScoreConstraints
-    from partialfair.torch.head import RefittedHead, refit_head
+    from partialfair.torch.head import refit_head
 
 __all__ = [
     "GroupBatchSampler",
     "IndexedDataset",
     "PartialFairness",
-    "RefittedHead",
     "ScoreConstraints",
     "refit_head",
 ]
@@ -26,7 +25,6 @@ _HOME_OF = {
     "GroupBatchSampler": "batches",
     "IndexedDataset": "batches",
     "PartialFairness": "fairness",
-    "RefittedHead": "head",
     "ScoreConstraints": "functions",
     "refit_head": "head",
 }

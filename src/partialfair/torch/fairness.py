@@ -15,7 +15,7 @@ import torch
 import torch.distributed
 from torch import Tensor, nn
 
-from partialfair.constraints import Constraint
+from partialfair.constraints.base import Constraint
 from partialfair.exceptions import InputError
 from partialfair.torch._atoms import AtomsAt
 from partialfair.torch.functions import ScoreConstraints, check_positions, check_scores, score_vector

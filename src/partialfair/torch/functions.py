@@ -10,9 +10,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from partialfair.constraints import Constraint, OnAGrid, check_compatible, join
-from partialfair.constraints.base import Positive
+from partialfair.constraints.base import Constraint, Positive, check_compatible
+from partialfair.constraints.block import join
 from partialfair.constraints.dc import DCSystem
+from partialfair.constraints.parity import OnAGrid
 from partialfair.constraints.surrogates import Surrogate
 from partialfair.constraints.surrogates import surrogate as surrogate_named
 from partialfair.data.groups import Groups, Members, encode_groups

@@ -11,13 +11,14 @@ import torch
 from sklearn.base import clone
 from torch import Tensor, nn
 
-from partialfair.constraints import Constraint
+from partialfair.constraints.base import Constraint
 from partialfair.data.intervals import require_interval
-from partialfair.estimators import FitResult, PartialFairClassifier
+from partialfair.estimators.classifier import PartialFairClassifier
 from partialfair.exceptions import InputError
 from partialfair.metrics.inputs import scored_groups
 from partialfair.torch.functions import check_labels, scores_of
 from partialfair.training.named_constraints import record_of
+from partialfair.training.result import FitResult
 from partialfair.utils.checks import shown
 
 _MAX_FITS = 4

@@ -1,4 +1,4 @@
-"""Solves of one fit: their progress and interruption, and what the exact metrics say of the solutions."""
+"""Solves of one fit: their progress and interruption, and the exact metrics of their solutions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from partialfair.constraints import Constraint
+from partialfair.constraints.base import Constraint
 from partialfair.constraints.surrogates import Surrogate
 from partialfair.metrics.partial import WorstGap
 from partialfair.optimization.problems import Certificate, Problem, certify
@@ -38,17 +38,17 @@ class Attempt:
     Attributes
     ----------
     training
-        What the attempt has in common with others.
+        The parts of the problem that attempts share.
     constraints, sigma
-        What was trained: constraints whose limits may be stricter than was stated, and the surrogate.
+        The trained constraints, whose limits may be stricter than stated, and the surrogate.
     problem, result
-        The problem, and what the solver made of it.
+        The problem, and the result of the solver.
     number
-        How many corrections led to it.
+        Number of corrections before this attempt.
     rank_by_rank
-        Whether its constraints are true of the solution before it, rank by rank.
+        Whether its constraints were exact at each rank for the previous solution.
     halved
-        How often the surrogate was made half as wide.
+        How often the surrogate's width was halved.
     """
 
     training: Training
@@ -62,7 +62,7 @@ class Attempt:
 
     @property
     def steps(self) -> int:
-        """Steps that all solves took up to this one."""
+        """Steps of all solves up to this one."""
         return self.result.history[-1].step
 
     @property
@@ -77,17 +77,17 @@ class Attempt:
 
     @cached_property
     def excess(self) -> Floats:
-        """By how much each exact gap exceeds its limit; 0 where no metric is known."""
+        """Excess of each exact gap over its limit; 0 if the constraint has no exact metric."""
         gaps = np.array([gap.value for gap in self.gaps])
         return np.asarray(np.nan_to_num(gaps - self.training.max_gaps))
 
     @property
     def surrogate_bias(self) -> Floats:
-        """By how much each exact gap is larger than the limit that was trained, in units of √κ.
+        """Difference between each exact gap and its trained limit, in units of √κ.
 
-        0 where no metric is known, or the limit is 0.
+        0 if the constraint has no exact metric, or the limit is 0.
         """
-        # Along paths the bias falls about as √κ: in this unit it carries over to the next limit.
+        # Along paths the bias falls about as √κ, so in this unit it applies to the next limit as well.
         gaps, limits = (gap.value for gap in self.gaps), (one.max_gap for one in self.constraints)
         larger, unit = np.nan_to_num(np.array([*gaps]) - np.array([*limits])), np.sqrt(self.training.max_gaps)
         return np.asarray(np.divide(larger, unit, out=np.zeros(unit.size), where=unit > 0))
@@ -103,7 +103,7 @@ class Attempt:
         return bool((self.excess <= ROUNDING_OF_GAPS).all())
 
     def uses_its_gap(self, but_for: float) -> bool:
-        """Whether the constraints are satisfied, and at most a fraction of the limits is left unused."""
+        """Whether the constraints are satisfied and at most a fraction of the limits is left unused."""
         return self.satisfied and bool(self.excess.max() >= -but_for * self.training.max_gaps.min())
 
     @cached_property
@@ -113,13 +113,13 @@ class Attempt:
 
     @property
     def solved(self) -> bool:
-        """Whether the KKT certificate holds; where constraints are violated it need not be computed."""
+        """Whether the KKT certificate holds; it is not computed if constraints are violated."""
         tol = self.training.tol
         return self.result.violation <= tol and self.certificate.holds(tol)
 
     @property
     def arrived(self) -> bool:
-        """Whether the solver says that it converged, or the KKT certificate holds."""
+        """Whether the solver reports convergence, or the KKT certificate holds."""
         return self.result.ended is Status.CONVERGED or self.solved
 
 
@@ -134,7 +134,7 @@ class Attempts:
     first
         The first solve, even if it was interrupted before its solution was evaluated.
     chosen
-        The attempt whose KKT certificate is shown, once it is chosen.
+        The attempt whose KKT certificate is reported, once it is chosen.
     """
 
     pool: Pool
@@ -143,14 +143,14 @@ class Attempts:
     _evaluated: dict[Attempt, CandidateModel] = field(default_factory=dict)
 
     def evaluate(self, attempt: Attempt, how: str) -> CandidateModel:
-        """Make the solution of an attempt a candidate."""
-        with ignore_deadline():  # a solve that was cut short may have come to a better model than any before
+        """Evaluate the solution of an attempt and add it to the candidates."""
+        with ignore_deadline():  # an interrupted solve may have found the best model so far
             candidate = self.pool.add(attempt.w, how, attempt.gaps)
         self._evaluated[attempt] = candidate
         return candidate
 
     def note(self, attempt: Attempt, candidate: CandidateModel) -> None:
-        """Add an attempt whose solution is a candidate already."""
+        """Add an attempt whose solution is already a candidate."""
         self._evaluated[attempt] = candidate
 
     def is_feasible(self, attempt: Attempt) -> bool:
@@ -174,7 +174,7 @@ class Attempts:
 
     @property
     def ordered(self) -> list[Attempt]:
-        """All attempts: feasible ones first, then those that arrived, by objective or excess."""
+        """All attempts: feasible ones first, then those that converged, by objective or excess."""
 
         def sort_key(attempt: Attempt) -> tuple[bool, bool, float]:
             feasible = self.is_feasible(attempt)
@@ -185,7 +185,7 @@ class Attempts:
 
     @property
     def best(self) -> Attempt | None:
-        """The attempt to show, whatever ended the search; None before the first solve."""
+        """The attempt to report, whatever ended the search; None before the first solve."""
         return self.chosen or next(iter(self.ordered), self.first)
 
     @property
@@ -195,30 +195,30 @@ class Attempts:
 
     @property
     def cut_short(self) -> Status | None:
-        """What cut a solve short: the user or the clock."""
+        """The status of a solve that the user or the clock interrupted, if there is one."""
         endings = (attempt.result.ended for attempt in self._evaluated)
         return next((status for status in endings if status in CUT_SHORT), None)
 
 
 @dataclass(eq=False)
 class Watch:
-    """Stops a solver when the KKT certificate of its best point holds, or when the user says so.
+    """Stop a solver when the KKT certificate of its best point holds, or when the callback returns True.
 
     The KKT certificate is computed after 1000 passes over the data, which only the paper's solvers need, and
-    each time they have doubled, so that it adds little.
+    again whenever that number has doubled, so its cost is small.
 
     Parameters
     ----------
     problem, tol
-        What is solved, and how well it is to be.
+        The problem, and the tolerance of the KKT certificate.
     callback
-        The user's, of one record.
+        The user's callback, a function of one record.
     verbose
         1 writes a line to standard error at most once a second, 2 at every step.
     before
-        What earlier solves of the same fit took.
+        The record of earlier solves of the same fit.
     certified
-        Whether the KKT certificate was seen to hold.
+        Whether a KKT certificate held.
     seen, best
         The solver's records, and the best point so far.
     """
@@ -235,7 +235,7 @@ class Watch:
     _last_shown: float = float("-inf")
 
     def __call__(self, line: Record, best: Floats) -> bool:
-        """Show a step, call the user's callback, and look at the KKT certificate; say whether to stop."""
+        """Report a step, call the user's callback, compute the KKT certificate; return whether to stop."""
         self.seen.append(line)
         self.best = best
         passes, line = line.passes, self.total(line)
@@ -246,18 +246,18 @@ class Watch:
                 f"step {line.step:>5}  {line.passes:>9,} passes  {line.seconds:7.1f} s  "
                 f"objective {line.objective:.6f}  violation {line.violation:.1e}\n"
             )
-        # What the user says comes before what the KKT certificate says.
+        # The callback comes before the KKT certificate.
         if self.callback is not None and self.callback(line):
             return True
         if passes < self._next_look:
             return False
-        # Doubling: all looks together cost no more than the last one times two.
+        # The interval doubles, so all computations together cost at most twice the last one.
         self._next_look = 2.0 * passes
         self.certified = certify(self.problem, best, tol=self.tol).holds(self.tol)
         return self.certified
 
     def total(self, line: Record) -> Record:
-        """Return a record that counts what was done before this solve."""
+        """Return a record that includes the work of earlier solves."""
         before = self.before
         return replace(
             line,
@@ -267,7 +267,7 @@ class Watch:
         )
 
     def unfinished(self, start: Floats, status: Status) -> Result:
-        """Return the best point that the solver has shown, or its start, as the result of its solve."""
+        """Return the best point of the solver so far, or its start, as its result."""
         x = start if self.best is None else self.best
         with ignore_deadline():
             evaluation = self.problem.evaluate(x)
@@ -279,12 +279,12 @@ class Watch:
 
 @dataclass(eq=False)
 class Solving:
-    """Solves one problem after another until the deadline; results carry the history of all.
+    """Solve one problem after another until the deadline; results have the history of all solves.
 
     Parameters
     ----------
     solver
-        For the first problem.
+        The solver of the first problem.
     tol, callback, verbose
         As in `Watch`.
     """
@@ -297,41 +297,41 @@ class Solving:
 
     @property
     def last(self) -> Record:
-        """What all solves took so far."""
+        """The record of all solves so far."""
         return self.history[-1] if self.history else _NOTHING
 
     def solve(self, problem: Problem, start: Floats, *, again: bool = False) -> Result:
-        """Solve a problem; `again` if it is nearly the last one, whose solution is the start."""
+        """Solve a problem; `again` if the start solves a problem that differs little from this one."""
         watch = Watch(problem, self.tol, self.callback, self.verbose, self.last)
-        # Nearly solved already: solvers may do with one start.
+        # One start is enough for a problem that is nearly solved.
         solver = self.solver.again() if again else self.solver
         try:
             result = solver.solve(problem, start, time_limit=seconds_left(), callback=watch)
-        # Solvers of the user's own need not know that oracles end when time does.
+        # Solvers of users need not handle the deadline, at which oracles raise OutOfTime.
         except OutOfTime:
             result = watch.unfinished(start, Status.TIME_LIMIT)
         except KeyboardInterrupt:
             acknowledge_interrupt()
             result = watch.unfinished(start, Status.STOPPED)
-        # The first line of a later solve repeats the end of the one before.
+        # The first record of a later solve repeats the last record of the solve before.
         self.history += [watch.total(line) for line in result.history[bool(self.history) :]]
         ended = Status.CONVERGED if watch.certified else result.ended
         return replace(result, history=tuple(self.history), ended=ended)
 
     def is_stopped(self) -> bool:
-        """Whether the user's callback, called between solves, says to stop."""
+        """Whether the user's callback, called between solves, returns True."""
         return self.callback is not None and bool(self.callback(self.last))
 
 
 def certify_attempt(attempt: Attempt, end: float, grace: float) -> Certificate:
-    """Return the KKT certificate of an attempt; some seconds of grace after the deadline are left for it."""
+    """Return the KKT certificate of an attempt; it may take ``grace`` seconds after the deadline."""
     try:
         with deadline(end):
             certificate = attempt.certificate
-        # Whole, or cut short but good enough.
+        # Complete, or incomplete but good enough.
         if not out_of_time(end) or certificate.holds(attempt.training.tol):
             return certificate
-        # Cut short by the clock: without a KKT certificate a result says little, so it gets a moment more.
+        # Interrupted by the deadline: without a KKT certificate a result says little, so it gets more time.
         with deadline(end + grace):
             return certify(attempt.problem, attempt.result.x, tol=attempt.training.tol)
     except KeyboardInterrupt:

@@ -1,8 +1,7 @@
-"""Models that a fit has seen, each evaluated by the exact metrics; the answer is the best of them.
+"""The models that a fit has evaluated by the exact metrics; the best of them is the answer.
 
-A surrogate leads a solver to good models, but it decides nothing: whatever point is visited, by a solve, a
-correction or a step on the exact metric itself, is a candidate, and the feasible one with the lowest
-objective wins.
+A surrogate leads a solver to good models but decides nothing: every point of a solve, a correction or a step
+on the exact metric is a candidate, and the feasible candidate with the lowest objective is returned.
 """
 
 from __future__ import annotations
@@ -31,18 +30,19 @@ class CandidateSettings:
     Attributes
     ----------
     more_ties
-        Fraction of the weight that a candidate may have in ties beyond what the unconstrained model has,
-        whose ties are those of rows with equal features: scores that are made equal meet any constraint, and
-        rank nothing. All ties that are new count as if they were inside the interval, unless there are no
-        more inside: rows that every tree of a forest is sure of score alike, and meet no constraint by that.
+        Fraction of the weight that a candidate may have in ties in addition to the ties of the unconstrained
+        model, which come from rows with equal features: equal scores satisfy any constraint and rank no rows.
+        New ties count as if they were inside the interval, unless there are no more ties inside: rows with
+        the same extreme score in all trees of a forest do not help to satisfy a constraint.
     equally_infeasible
-        Infeasible candidates whose largest excess differs by no more, relative to the limit, are equally so.
+        Infeasible candidates whose largest excesses differ by at most this, relative to the limit, count as
+        equally infeasible.
     n_newton
-        Newton steps for the best scale; four are usual, more where scores are large and the loss is flat.
+        Newton steps for the best scale; four are usual, more if scores are large and the loss is flat.
     no_gain
-        A predicted fall of the objective, relative to it, that is not worth a step.
+        Predicted decrease of the objective, relative to it, below which no step is made.
     min_scale
-        The smallest scale of scores: a smaller one would make them equal but for rounding.
+        The smallest scale of scores: with a smaller one they would be equal up to rounding.
     """
 
     more_ties: float = 0.01
@@ -66,13 +66,13 @@ class CandidateModel:
     objective
         ``f_0(w)``.
     excess : (n_constraints,)
-        By how much each exact gap exceeds its limit; where no metric is known, the violation.
+        Excess of each exact gap over its limit; without an exact metric, the violation of the surrogate.
     tied : (2, 2)
-        The fraction of the weight on the most common score, and that of rows whose score others have: among
-        all, and among those inside some constraint's interval; nan where this was not evaluated.
+        The fraction of the weight on the most common score, and the fraction on scores that occur more than
+        once: among all rows, and among rows in some constraint's interval; nan if not evaluated.
     is_predictive
-        Whether a positive multiple of its scores has a lower loss than a constant has. False only where
-        scores are free to be rescaled: then the model orders rows against their targets.
+        Whether a positive multiple of its scores has a lower loss than a constant. False only if scores can
+        be rescaled freely: then the model orders rows against their targets.
     """
 
     w: Floats
@@ -83,7 +83,7 @@ class CandidateModel:
 
     @property
     def worst(self) -> float:
-        """The largest excess; 0 if there is none."""
+        """The largest excess; 0 without constraints."""
         return float(max(self.excess.max(initial=0.0) - ROUNDING_OF_GAPS, 0.0))
 
 
@@ -94,11 +94,11 @@ class Pool:
     Parameters
     ----------
     training
-        The constraints, on which groups of which rows.
+        The rows, and the constraints on their groups.
     problem
         The problem without constraints: objective and scores.
     sigma
-        The surrogate by which constraints that bound no exact metric are evaluated.
+        The surrogate that evaluates constraints without an exact metric.
     allow_ties
         Whether models may have more ties than the unconstrained one.
     """
@@ -122,8 +122,8 @@ class Pool:
     ) -> CandidateModel | None:
         """Return a model with its objective and gaps; None if the objective is not below a bound.
 
-        Parameters outside of their domain are projected into it. Ties are evaluated where they could decide,
-        or where that is requested; gaps, unless they are known.
+        Parameters outside of their domain are projected onto it. Ties are evaluated if they can matter or if
+        requested; gaps, unless they are given.
         """
         w = self.problem.domain.project(w)
         at = self.problem.at(w)
@@ -135,28 +135,28 @@ class Pool:
         for unknown in np.flatnonzero(np.isnan(excess)):
             excess[unknown] = self._violation(int(unknown), w)
         candidate = CandidateModel(w, at.objective, excess, np.full((2, 2), np.nan))
-        # Ties decide nothing about a model that is infeasible anyway, and cost a sort.
+        # Ties cost a sort, and do not matter for an infeasible model.
         if candidate.worst <= 0 or ties:
             return replace(candidate, tied=counts.ties(self.training.constraints))
         return candidate
 
     def add(self, w: Floats, how: str, gaps: Sequence[WorstGap] | None = None) -> CandidateModel:
-        """Evaluate a model, keep it, and write down how it was found."""
+        """Evaluate a model, keep it, and record how it was found."""
         candidate = self.evaluate(w, ties=True, gaps=gaps)
         assert candidate is not None
         return self.keep(candidate, how)
 
     def take(self, candidate: CandidateModel, how: str) -> None:
-        """Keep a candidate of another fit; its ties may not have been evaluated there."""
+        """Keep a candidate of another fit, whose ties may not have been evaluated there."""
         if np.isnan(candidate.tied).any():
             counts = self.problem.rows.at(candidate.w).counts()
             candidate = replace(candidate, tied=counts.ties(self.training.constraints))
         self.keep(candidate, how)
 
     def keep(self, candidate: CandidateModel, how: str, steps: int = 1) -> CandidateModel:
-        """Keep a candidate that was evaluated, with the best scale and intercept if these are free.
+        """Keep an evaluated candidate, with the best scale and intercept if gaps do not depend on them.
 
-        Returns the candidate as it was given, but for `CandidateModel.is_predictive`.
+        Return the candidate as given, except for `CandidateModel.is_predictive`.
         """
         given, candidate = self._rescale(candidate)
         self.candidates.append(candidate)
@@ -171,12 +171,12 @@ class Pool:
         return given
 
     def _rescale(self, candidate: CandidateModel) -> tuple[CandidateModel, CandidateModel]:
-        """Return a candidate, and the one with the best scale and intercept; gaps do not change."""
+        """Return a candidate, and its copy with the best scale and intercept; gaps do not change."""
         if not self.candidates or not self._ranks_decide:  # the first one is the unconstrained optimum
             return candidate, candidate
         with ignore_deadline():
             w = rescale(self.problem, candidate.w)
-        # Against the targets: no positive scale is better than none.
+        # The model orders rows against their targets, so no positive scale improves on none.
         if w is None:
             rejected = replace(candidate, is_predictive=False)
             return rejected, rejected
@@ -184,43 +184,43 @@ class Pool:
             return candidate, candidate
         scaled = self.evaluate(w, ties=True)
         assert scaled is not None
-        # Scores may be rounded elsewhere, by a library of trees: then ranks may differ by a tie.
+        # A tree library may round scores differently after scaling, so ranks may differ by a tie.
         is_better = scaled.objective < candidate.objective and scaled.worst <= candidate.worst
         return candidate, scaled if is_better else candidate
 
     @cached_property
     def _ranks_decide(self) -> bool:
-        """Whether every exact gap depends on ranks alone, so that scale and intercept are free."""
+        """Whether every exact gap depends on ranks only, so that scale and intercept are free."""
         records = [record_of(one.constraint) for one in self.training.constraints]
-        # A box may hold the model, but not its multiples; thresholds and differences of scores have a scale.
+        # A box may hold the model but not its multiples; thresholds and score differences fix the scale.
         return self.problem.box.is_unbounded and all(
             record is not None and not record.bounded.needs_threshold and not record.bounded.in_scores
             for record in records
         )
 
     def is_feasible(self, candidate: CandidateModel) -> bool:
-        """Whether a candidate satisfies the constraints, and does so by ranking rows."""
+        """Whether a candidate satisfies the constraints by ranking rows, and not by ties."""
         return candidate.worst <= 0 and candidate.is_predictive and self.is_informative(candidate)
 
     def is_informative(self, candidate: CandidateModel) -> bool:
         """Whether a candidate has hardly more ties than the unconstrained model."""
         if self.allow_ties or not self.candidates:
             return True
-        # Rejected only with more ties among all rows and inside: those outside meet no constraint.
+        # Rejected only with more ties both among all rows and inside: ties outside satisfy no constraint.
         more = candidate.tied > self.candidates[0].tied + self._more_ties
         return not more.any(axis=1).all()
 
     @cached_property
     def _more_ties(self) -> Floats:
-        """Limits of what a candidate may have more than the unconstrained model: of all rows, and inside."""
+        """Limits on additional ties compared with the unconstrained model: among all rows, and inside."""
         stated = [one for one in self.training.constraints if not one.is_adjoining]
         parts = [part for one in stated for part in one.constraint.intervals(one.groups)]
         return _SETTINGS.more_ties * np.array([1.0, min(part.measure for part in parts)])
 
     def sort_key(self, candidate: CandidateModel) -> tuple[bool, float, float]:
-        """Order candidates: feasible ones by objective, others by their largest excess.
+        """Order candidates: feasible ones by objective, then others by their largest excess.
 
-        Of those whose excess is equal the one with the lower objective comes first.
+        Candidates with equal excess are ordered by objective.
         """
         if self.is_feasible(candidate):
             return False, candidate.objective, candidate.objective
@@ -239,21 +239,21 @@ class Pool:
 
     @property
     def answer(self) -> CandidateModel:
-        """The candidate to return: the best, or of those that are about as infeasible the lowest loss."""
+        """The candidate to return: the best; of about equally infeasible ones, that with the lowest loss."""
         best = self.best
         if self.is_feasible(best):
             return best
-        # None is feasible. By a hundredth of the limit more or less is not worth a higher loss.
+        # None is feasible: a difference of a hundredth of the limit does not justify a higher loss.
         margin = _SETTINGS.equally_infeasible * float(self.training.max_gaps.max())
         near = [one for one in self.candidates if self.sort_key(one)[1] <= best.worst + margin]
         return min(near, key=lambda one: one.objective, default=best)
 
     def _violation(self, number: int, w: Floats) -> float:
-        """Return by how much a constraint is violated that bounds no exact metric, up to its tolerance."""
+        """Return the violation of a constraint without an exact metric, up to its tolerance."""
         training = self.training
         if number not in self._without_metric:
             grouped, cells = training.constraints[number], training.cells
-            # No exact metric: what counts is the surrogate constraint itself, with the first surrogate.
+            # Without an exact metric the surrogate constraint counts, with the first surrogate.
             assert self.sigma is not None
             block = grouped.constraint.build(grouped.groups, cells.weights, self.sigma, cells.positive)
             self._without_metric[number] = training.problem([block])
@@ -262,11 +262,11 @@ class Pool:
 
 
 def rescale(problem: Problem, w: Floats) -> Floats | None:
-    """Minimize the objective over ``a > 0`` and b, where scores are a times those at w, plus b.
+    """Minimize the objective over ``a > 0`` and b, with scores equal to those at w times a, plus b.
 
-    Neither changes a rank, and so no gap of statistical parity or group AUC, and the loss is convex in the
-    two. Steps on exact gaps end at models whose loss is far above what these two numbers would make of it;
-    without the re-optimization a model may be returned that a constant beats.
+    Neither changes a rank, so neither changes a gap of statistical parity or group AUC, and the loss is
+    convex in the two. Steps on exact gaps end at models whose loss is far above the minimum over these two
+    numbers; without this step a returned model may have a higher loss than a constant.
 
     Parameters
     ----------
@@ -278,9 +278,9 @@ def rescale(problem: Problem, w: Floats) -> Floats | None:
     Returns
     -------
     (n,) or None
-        The parameters with the best scale and intercept, or `w` itself if that is as good or where scores
-        cannot be scaled. None if no positive scale is better than a constant score: the model orders rows
-        against their targets.
+        The parameters with the best scale and intercept, or `w` itself if that is as good or if scores cannot
+        be scaled. None if no positive scale improves on a constant score: the model orders rows against their
+        targets.
     """
     parameters = problem.rows.parameters
     flat = parameters.at_no_scores
@@ -303,7 +303,7 @@ def rescale(problem: Problem, w: Floats) -> Floats | None:
         gradient = plane.T @ at.objective_gradient()
         hessian = plane.T @ np.stack([at.hessian_product(one) for one in directions], axis=1)
         step = -np.linalg.lstsq(hessian, gradient, rcond=None)[0]
-        # Newton decrement: what a quadratic model says is left to gain.
+        # Newton decrement: the predicted decrease of the objective under a quadratic model.
         if -0.5 * gradient @ step <= _SETTINGS.no_gain * abs(at.objective):
             break
         fraction = 1.0

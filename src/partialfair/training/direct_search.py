@@ -1,14 +1,14 @@
 """Steps on the exact metric itself, in small subspaces.
 
-A surrogate smooths ranks: it leaves slack everywhere, and misleads where scores tie or members are few. The
-exact gap has no gradient, but one evaluation is cheap. So the search goes from the best model it has
+A surrogate smooths ranks: it leaves part of the limit unused, and is misleading if scores tie or rows are
+few. The exact gap has no gradient, but one evaluation is cheap. So the search moves from the best model
 
 - towards models with lower objectives that violate the constraint, as far as it is satisfied: the objective
   is convex, so every point of such a segment has a lower objective than its beginning;
-- by random steps in the span of the candidates, and in all coordinates where these are few; then from other
+- by random steps in the span of the candidates, and in all coordinates if these are few; then from other
   models, too, with the gap as a penalty.
 
-Steps are measured by how far they move scores, and a length that succeeds is tried again.
+The length of a step is the distance by which it moves scores; a length that succeeds is used again.
 """
 
 from __future__ import annotations
@@ -30,36 +30,38 @@ class DirectSearch:
     Attributes
     ----------
     few_coordinates
-        Parameters up to which every coordinate is a direction.
+        Largest number of parameters for which every coordinate is a direction.
     many_coordinates, n_starts
-        Parameters up to which they are after an escalation, and candidates to start from then.
+        The same after an escalation, and the number of candidates to start from then.
     n_directions
         Directions of the span: differences from the best candidates.
     n_segments, n_trials, shortest
-        Candidates with lower objectives towards which the best one is moved; evaluations on each segment,
-        whose shares double until one is infeasible and are bisected after that; and the first share.
+        Number of candidates with lower objectives towards which the best one is moved; evaluations on each
+        segment, at fractions that double until one is infeasible and are then bisected; the first fraction.
     no_gain
-        Objectives that differ by no more are equal: a hundredth or so of what ε of the KKT certificate means.
+        Objectives that differ by at most this count as equal: about a hundredth of the effect of ε in the
+        KKT certificate.
     usual_rows, more_of_few, fewer_of_many, most_times, most_rows
-        A step costs as much as there are rows, and the search should stay in proportion to a solve: with
-        fewer rows than usual there are more steps, by a power of how many times fewer, up to so many times
-        as many; with more rows fewer, and no steps beyond so many rows scored in all.
+        The cost of a step is proportional to the number of rows, and the search should stay in proportion to
+        a solve. With fewer rows than usual there are more steps, by a power of the ratio and up to a factor;
+        with more rows fewer, and no steps beyond a total number of scored rows.
     fewest, no_slack
-        Fewer steps hardly ever lead to a better model than one that leaves no more of the limit unused.
+        With fewer steps than this there is no search from a model that leaves at most this fraction of the
+        limit unused: it would hardly ever find a better one.
     first_length, longer, shorter, least_length
-        By how much the first steps move scores, what success and failure make of that, and the length below
-        which steps are long again: shorter ones only bring scores closer to a tie.
+        The distance by which the first steps move scores, its factors after success and failure, and the
+        length below which steps become long again: shorter ones only bring scores closer to a tie.
     penalty
-        How many times more than the best model the unconstrained one costs with the penalty.
+        Factor by which the penalized objective of the unconstrained model exceeds that of the best model.
     n_penalty_starts, share_of_start
-        Starts of steps with the penalty, the unconstrained model and random ones, and what part of all steps
-        each may take.
+        Starts of steps with the penalty (the unconstrained model and random ones), and the reciprocal of the
+        fraction of all steps that each may make.
     lengths
-        Factors of the length: what is blocked at one may be free at another.
+        Factors of the length: a direction that fails at one length may succeed at another.
     objective_alone
-        What evaluating two objectives counts, if they are too high to evaluate the gap.
+        Cost of evaluating two objectives that are too high to evaluate the gap.
     mixed
-        Share of the directions that one step combines.
+        Fraction of the directions that one step combines.
     """
 
     few_coordinates: int = 12
@@ -89,33 +91,33 @@ class DirectSearch:
     mixed: float = 0.4
 
     def n_steps(self, usual: int, n_rows: int, n_parameters: int) -> int:
-        """Return how many steps there are, given their number with as many rows as usual."""
+        """Return the number of steps, given the number for the usual number of rows."""
         power = self.more_of_few if n_rows < self.usual_rows else self.fewer_of_many
         times = (self.usual_rows / n_rows) ** power
-        if n_parameters <= self.few_coordinates:  # surrogates lead astray most, and solves cost least
+        if n_parameters <= self.few_coordinates:  # surrogates are most misleading, and solves cheapest
             times *= self.few_coordinates / n_parameters
         return int(min(usual * min(times, self.most_times), self.most_rows / n_rows))
 
 
 def direct_search(pool: Pool, n_steps: int, seed: int, settings: DirectSearch) -> None:
-    """Take up to so many steps from the best candidate, and add what they lead to.
+    """Make up to ``n_steps`` steps from the best candidate, and add the resulting models to the pool.
 
     Parameters
     ----------
     pool : Pool
         Evaluated candidates; the first is the unconstrained model.
     n_steps : int
-        Evaluations of the exact gap, where there are as many rows as usual.
+        Evaluations of the exact gap for the usual number of rows.
     seed : int
-        For random steps.
+        Seed of random steps.
     settings : DirectSearch
-        Lengths and numbers.
+        Step lengths and numbers of steps.
     """
     n_parameters = pool.problem.rows.parameters.n
     n_steps = settings.n_steps(n_steps, pool.training.cells.n_rows, n_parameters)
     few = n_parameters <= settings.few_coordinates
     steps, used = _Steps(pool, settings, np.random.default_rng(seed)), 0
-    # Few steps are worth it only where the best model leaves part of its limit unused.
+    # A few steps are useful only if the best model leaves part of its limit unused.
     if n_steps < settings.fewest and pool.any_feasible and steps.uses_its_gap():
         return
     if not pool.any_feasible:
@@ -125,20 +127,20 @@ def direct_search(pool: Pool, n_steps: int, seed: int, settings: DirectSearch) -
         used += n_steps // 3
         steps.draw_models(n_steps // 3)
     used += steps.follow_segments(n_steps // 2)
-    # What segments left over goes to steps with the penalty, from the unconstrained model and random ones.
+    # The steps that segments did not use start from the unconstrained model and random ones, with a penalty.
     if few and used < n_steps // 2:
-        # Critical points differ, and where parameters are few, those of a penalty are quickly found.
+        # Critical points differ, and with few parameters those of a penalty are found quickly.
         share = n_steps // settings.share_of_start
         for number in range(settings.n_penalty_starts):
             start = steps.draw_start() if number else pool.candidates[0]
             used += share
             steps.step_at_random(share, steps.penalty(), start)
-    # The rest of the steps improves the best model, whichever way it was found.
+    # The remaining steps improve the best model, however it was found.
     steps.step_at_random(n_steps - used, pool.sort_key, pool.best)
 
 
 def search_all_coordinates(pool: Pool, n_steps: int, seed: int, settings: DirectSearch) -> None:
-    """Take steps in all coordinates, unless they are very many, from the best candidate and from others.
+    """Make random steps in all coordinates, unless they are very many, from several candidates.
 
     Parameters
     ----------
@@ -147,12 +149,12 @@ def search_all_coordinates(pool: Pool, n_steps: int, seed: int, settings: Direct
     n_steps : int
         Evaluations of the exact gap.
     seed : int
-        For random steps.
+        Seed of random steps.
     settings : DirectSearch
-        Lengths and numbers.
+        Step lengths and numbers of steps.
     """
     steps, most = _Steps(pool, settings, np.random.default_rng(seed)), settings.many_coordinates
-    # Critical points differ: the penalty of infeasible candidates finds others than the best leads to.
+    # Critical points differ: the penalty of infeasible candidates leads to others than the best model does.
     starts = sorted(pool.candidates, key=steps.penalty())[: settings.n_starts]
     for start in starts:
         steps.step_at_random(n_steps // (2 * len(starts)), steps.penalty(), start, most)
@@ -160,7 +162,7 @@ def search_all_coordinates(pool: Pool, n_steps: int, seed: int, settings: Direct
 
 
 def _normalize(pool: Pool, directions: Sequence[Floats]) -> Floats:
-    """Return the directions that move scores at all, as columns that move them by 1, root mean square."""
+    """Return the directions that move scores, as columns scaled to move them by a root mean square of 1."""
     scaled = []
     for direction in directions:
         size = pool.problem.rows.at(direction).counts().scale.size
@@ -177,22 +179,22 @@ def _coordinates(pool: Pool) -> list[Floats]:
 
 @dataclass(frozen=True, eq=False)
 class _Steps:
-    """Steps from candidates of a pool, which gets what they lead to."""
+    """Steps from candidates of a pool; the pool receives their results."""
 
     pool: Pool
     settings: DirectSearch
     rng: np.random.Generator
 
     def uses_its_gap(self) -> bool:
-        """Whether some gap of the best candidate is nearly as large as it may be."""
+        """Whether some gap of the best candidate is nearly as large as its limit."""
         best, limits = self.pool.best, self.pool.training.max_gaps
         return bool((best.excess >= -self.settings.no_slack * limits).any())
 
     def penalty(self) -> Callable[[CandidateModel], tuple[bool, float]]:
-        """Return a key that orders candidates by ``f_0 + ρ max(gap − κ, 0)``, those made of ties last.
+        """Return a key that orders candidates by ``f_0 + ρ max(gap − κ, 0)``, those with new ties last.
 
-        It leads from the unconstrained model to feasible ones with low objectives; ρ makes the best model
-        much better than the unconstrained one.
+        It leads from the unconstrained model to feasible ones with low objectives; ρ makes the penalized
+        objective of the best model much lower than that of the unconstrained one.
         """
         pool = self.pool
         unconstrained, best = pool.candidates[0], pool.best
@@ -205,7 +207,7 @@ class _Steps:
         pool, unconstrained = self.pool, self.pool.candidates[0].w
         directions = _normalize(pool, _coordinates(pool))
         n_directions = directions.shape[1]
-        # A rough scale is enough: scores count once each, whatever their weights.
+        # A rough scale is enough, so row weights are ignored.
         deviation = float(np.std(pool.problem.rows.at(unconstrained).counts().weighted.scores))
         far = deviation / np.sqrt(n_directions) * self.rng.normal(size=n_directions)
         candidate = pool.evaluate(unconstrained + directions @ far)
@@ -213,7 +215,7 @@ class _Steps:
         return candidate
 
     def draw_models(self, n_steps: int) -> None:
-        """Draw models in all directions, and add the best if it is feasible or violates limits by less."""
+        """Draw models in all directions; add the best if it is feasible or has a smaller violation."""
         pool, directions = self.pool, _normalize(self.pool, _coordinates(self.pool))
         best = start = pool.best
         for _ in range(n_steps):
@@ -226,14 +228,14 @@ class _Steps:
             pool.keep(best, "random models", n_steps)
 
     def follow_segments(self, n_steps: int) -> int:
-        """Move the best candidate towards those with lower objectives, from the smallest gap on.
+        """Move the best candidate towards those with lower objectives, in the order of their gaps.
 
-        Returns the number of evaluations.
+        Return the number of evaluations.
         """
         pool, used = self.pool, 0
         if not pool.any_feasible:
             return used
-        # All candidates with lower objectives are infeasible; those that are so by least come first.
+        # All candidates with lower objectives are infeasible; those with the smallest excess come first.
         lower = (one for one in pool.candidates if one.objective < pool.best.objective)
         for end in sorted(lower, key=lambda one: one.worst)[: self.settings.n_segments]:
             if used + self.settings.n_trials > n_steps:
@@ -241,14 +243,14 @@ class _Steps:
             last, n_trials = self.last_feasible(pool.best, end)
             used += n_trials
             if last is not None:
-                pool.keep(last, "towards a cheaper model", n_trials)
+                pool.keep(last, "towards a lower objective", n_trials)
         return used
 
     def last_feasible(self, begin: CandidateModel, end: CandidateModel) -> tuple[CandidateModel | None, int]:
         """Return the last feasible point evaluated on a segment, and the number of evaluations.
 
-        The objective is convex and falls from the last feasible point to the first infeasible one, so that
-        their objectives say what more evaluations could gain.
+        The objective is convex and decreases from the last feasible point to the first infeasible one, so
+        their objectives bound the gain of more evaluations.
         """
         settings, pool = self.settings, self.pool
         feasible, infeasible = begin, end
@@ -272,7 +274,7 @@ class _Steps:
         start: CandidateModel,
         most_coordinates: int | None = None,
     ) -> None:
-        """Take random steps to better candidates, and add the last.
+        """Make random steps to better candidates, and add the last.
 
         By `Pool.sort_key` feasible candidates are compared by objectives, others by excess.
         """
@@ -282,7 +284,7 @@ class _Steps:
         best, length, used = start, settings.first_length, 0.0
         directions = _normalize(pool, self.directions(most_coordinates or settings.few_coordinates))
         while used < n_steps:
-            # The objective costs less than the gap, and from a feasible model only lower ones are of use.
+            # The objective is cheaper than the gap, and from a feasible model only lower ones are useful.
             is_feasible = pool.is_feasible(best)
             for step in self.pair_of_steps(directions, length):
                 check_clock()
@@ -299,7 +301,7 @@ class _Steps:
             pool.keep(best, "random steps", int(used))
 
     def pair_of_steps(self, directions: Floats, length: float) -> Iterator[Floats]:
-        """Yield a random step and the opposite one; each combines some of the directions."""
+        """Yield a random combination of some of the directions as a step, and the opposite step."""
         settings, rng, n = self.settings, self.rng, directions.shape[1]
         mixed = rng.random(n) < max(settings.mixed, 2 / n)
         factors = rng.normal(size=n) * mixed * length * rng.choice(settings.lengths)
@@ -312,7 +314,7 @@ class _Steps:
         pool = self.pool
         best, unconstrained, parameters = pool.best, pool.candidates[0], pool.problem.rows.parameters
         others = sorted(pool.candidates, key=pool.sort_key)[1 : 1 + self.settings.n_directions]
-        # The span of what solves have found is where good models are; the scale is free for ranks.
+        # Good models are in the span of the solutions; the scale does not change ranks.
         given = [best.w, unconstrained.w - best.w, *(one.w - best.w for one in others)]
         if parameters.n <= most_coordinates:
             return [*given, *_coordinates(pool)]

@@ -1,14 +1,14 @@
-"""What a search does if corrections of the surrogate problem found no feasible point with a KKT certificate.
+"""The search that follows if corrections of the surrogate problem found no feasible KKT point.
 
-It follows the boundary of the feasible set from several models, takes random steps on the exact metric in all
-coordinates, and then looks for a KKT certificate near the best models. The numbers of steps and solves are
-fixed, never their seconds, so that the outcome is the same on every machine.
+It follows the boundary of the feasible set from several models, makes random steps on the exact metric in all
+coordinates, and then looks for a KKT certificate near the best models. It is limited by numbers of steps and
+solves, never by seconds, so the outcome is the same on every machine.
 
-**Rows with equal features** have equal scores: a threshold passes all of them at once. If they are a fraction
-a of one group and b of another, then the difference of the groups' proportions changes by ``|a − b|`` there,
-and is at least half of that on one side. If that exceeds the limit, the block must be above the interval or
-below it in every feasible model. The slopes of a surrogate do not show this: they make the two sides of the
-block conflict, and steps stay where they are. So models are moved first, until the block is outside.
+**Rows with equal features** have equal scores, so a threshold passes all of them together. If they are a
+fraction a of one group and b of another, the difference of the groups' proportions changes by ``|a − b|``
+there, and is at least half of that on one side. If that exceeds the limit, the block must be above or below
+the interval in every feasible model. The slopes of a surrogate do not show this: the two sides of the block
+conflict, and steps do not move it. So models are moved first, until the block is outside.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from partialfair.constraints import Constraint, OnAGrid
+from partialfair.constraints.base import Constraint
+from partialfair.constraints.parity import OnAGrid
 from partialfair.constraints.surrogates import Surrogate
 from partialfair.optimization.models.blocks import ArrowMatrix
 from partialfair.optimization.problems import Shard
@@ -35,27 +36,27 @@ from partialfair.utils.typing import Floats
 class KKTSearch:
     """Settings of `find_kkt_point`.
 
-    Solves begin at feasible models. With a wide surrogate solutions are far away and infeasible; with a
-    narrow one, solves need more steps than the corrections of a fit take. So solves are resumed, and a
-    solution that is infeasible by a little is solved again with stricter limits.
+    Solves begin at feasible models. With a wide surrogate, solutions are far away and infeasible; with a
+    narrow one, solves need more steps than the corrections of a fit allow. So solves are resumed, and a
+    solution with a small excess is solved again with stricter limits.
 
     Attributes
     ----------
     series
-        Halvings of the surrogate, and fractions of the limits. Solves of each begin at the best model and at
-        the one that leaves most of the limits unused.
+        Halvings of the surrogate, and fractions of the limits. The solves of each series begin at the best
+        model and at the model that leaves most of the limits unused.
     n_solves
-        Solves at most, with as many rows as usual or fewer.
+        Largest number of solves, for the usual number of rows or fewer.
     n_resumed, n_resumed_feasible
         How often a solve that ran out of steps is resumed, and how often if its last point is feasible.
     most_violation
-        Violation of the surrogate constraints beyond which no solve is resumed a second time: from
-        there solves hardly ever arrive. Nor is one whose infeasible gaps no longer change.
+        Violation of the surrogate constraints above which no solve is resumed a second time, because such
+        solves hardly ever converge. Nor is a solve resumed whose infeasible gaps no longer change.
     n_stricter, most_excess, closer
         How often a solution is solved again with stricter limits, the largest excess for which it is, and
-        what is taken off in addition, relative to the limits.
+        the additional reduction of the limits, relative to them.
     least_allowed
-        What limits are at least, relative to those stated.
+        Lower bound on limits, relative to those stated.
     """
 
     series: tuple[tuple[int, float], ...] = ((2, 0.7), (3, 0.7), (3, 0.5), (2, 0.85), (3, 0.85))
@@ -76,14 +77,14 @@ class BlockMoves:
     Attributes
     ----------
     decimals
-        Scores, in units of their standard deviation, that agree in so many decimals are equal: those of
-        features that differ by rounding errors do.
+        Scores that agree to this many decimals, in units of their standard deviation, are equal: those of
+        features that differ by rounding errors are.
     n_rounds
-        Steps of a move at most: thresholds at the ends of the interval move as well.
+        Largest number of steps of a move: thresholds at the ends of the interval move as well.
     margin
-        By how much the block is outside in the end, in units of the spread of scores.
+        Distance of the block from the interval in the end, in units of the spread of scores.
     proximal
-        What is added to second derivatives of the objective, relative to their mean.
+        Addition to the second derivatives of the objective, relative to their mean.
     """
 
     decimals: int = 6
@@ -94,31 +95,31 @@ class BlockMoves:
 
 @dataclass(frozen=True)
 class Escalation:
-    """What a search does if it has found no feasible point with a KKT certificate.
+    """Settings of the search if no feasible point with a KKT certificate was found.
 
     Attributes
     ----------
     halvings
         How often the surrogate of runs along the boundary is halved. Wide surrogates have reliable slopes
-        where members are few, narrow ones where scores tie; both are tried.
+        if rows are few, narrow ones if scores tie; both are tried.
     boundary
         Settings of a run. Runs begin at the best model, at the first solution of the fit, and at the
-        unconstrained model: the last two do not depend on later steps, which rounding may decide. Later fits
+        unconstrained model: the last two do not depend on later steps and their rounding errors. Later fits
         of a path begin at the best model only, if another fit has found a feasible one.
     more_halvings
         The same for runs from the best model if no other run has found a feasible one.
     n_steps
         Random steps in all coordinates after that.
     usual_rows
-        Rows up to which there are as many steps. Beyond, they are fewer by the square root of the ratio: a
-        step costs as much as there are rows.
+        Largest number of rows with this many steps. With more rows the steps are divided by the square root
+        of the ratio, because the cost of a step is proportional to the rows.
     most_functions
-        Constraint functions beyond which there is no escalation: quadratic programs take too long.
+        Number of constraint functions above which there is no escalation: quadratic programs take too long.
     kkt_search
-        How a feasible point with a KKT certificate is looked for in the end.
+        Settings of the final search for a feasible point with a KKT certificate.
     blocks
-        How models are moved if rows with equal features are too many for the interval. Then runs begin at
-        the best model, and at the first solution with these rows above the interval and below it.
+        How models are moved if a block of rows with equal features is too large for the interval. Then runs
+        begin at the best model, and at the first solution with the block above and below the interval.
     """
 
     halvings: tuple[int, ...] = (1, 3)
@@ -131,7 +132,7 @@ class Escalation:
     blocks: BlockMoves = field(default_factory=BlockMoves)
 
     def fraction(self, n_rows: int) -> float:
-        """Return the fraction of the steps and solves that so many rows allow."""
+        """Return the fraction of the steps and solves for a number of rows."""
         return float(min(1.0, (self.usual_rows / n_rows) ** 0.5))
 
 
@@ -146,38 +147,38 @@ def escalate(
     others_are_known: bool,
     is_stopped: Callable[[], bool],
 ) -> Status | None:
-    """Follow the boundary of the feasible set from several models, then step at random.
+    """Follow the boundary of the feasible set from several models, then make random steps.
 
     Parameters
     ----------
     attempts
         Evaluated attempts of the fit.
     constraints, sigma
-        What is trained, with the stated limits, and the surrogate.
+        The trained constraints with the stated limits, and the surrogate.
     settings, direct, seed
         Numbers of steps, lengths, and the seed of random steps.
     others_are_known
-        Whether candidates of other fits of a path are in the pool. They have been where other starts lead:
-        that is enough if one of them is feasible.
+        Whether candidates of other fits of a path are in the pool. They cover the other starts, so the best
+        model is the only start if one of them is feasible.
     is_stopped
-        Whether the user's callback, called between runs, says to stop.
+        Whether the user's callback, called between runs, returns True.
 
     Returns
     -------
     Status or None
-        STOPPED if the user's callback says so.
+        STOPPED if the user's callback returned True.
     """
     pool, fraction = attempts.pool, settings.fraction(attempts.pool.training.cells.n_rows)
     boundary = replace(settings.boundary, n_steps=max(1, int(fraction * settings.boundary.n_steps)))
-    # Not only the best model: which one that is may hang on rounding.
-    starts: list[CandidateModel | None] = [None]  # the best model, whichever it then is
+    # Not only the best model, because which one is best may depend on rounding.
+    starts: list[CandidateModel | None] = [None]  # the best model at that time
     if not (others_are_known and pool.any_feasible):
         first, block = attempts.first_solution, find_largest_block(pool, settings.blocks)
         if block is None:
             starts += [first, pool.candidates[0]]
         else:
             starts += move_outside(pool, first, block, settings.blocks)
-    # Each start with a wide and a narrow surrogate; those of the best model look it up when they begin.
+    # Each start with a wide and a narrow surrogate; the best model is looked up when a run begins.
     runs = [(start, halved) for start in starts for halved in settings.halvings]
     for start, halved in [*runs, *((None, halved) for halved in settings.more_halvings)]:
         if is_stopped():
@@ -199,7 +200,7 @@ def find_kkt_point(
     Parameters
     ----------
     attempts
-        Evaluated attempts of the fit, which are extended.
+        Evaluated attempts of the fit; new ones are added.
     last
         The best of them.
     tightener
@@ -209,13 +210,13 @@ def find_kkt_point(
     """
     stated, pool = last.training.max_gaps, attempts.pool
     n_solves = max(1, int(fraction * settings.n_solves))
-    # Where the best model leaves no slack, a surrogate problem around it may be infeasible.
+    # If the best model leaves no part of the limit unused, a surrogate problem around it may be infeasible.
     feasible = [one for one in pool.candidates if pool.is_feasible(one)]
     loosest = min(feasible, key=lambda one: float(one.excess.max()))
     starts = [pool.best] if loosest is pool.best else [pool.best, loosest]
     for halved, of_limits in settings.series:
         for start in starts:
-            # Limits below those stated leave room for what the surrogate misses.
+            # Limits below those stated leave room for the error of the surrogate.
             w, limits = start.w, of_limits * stated
             for _ in range(1 + settings.n_stricter):
                 last = tightener.solve_around(last, w, limits, halved)
@@ -223,15 +224,15 @@ def find_kkt_point(
                 n_solves -= 1 + n_more
                 if attempts.has_feasible_kkt_point(last):
                     return last
-                # Numbers of solves end the search, never seconds: every machine finds the same.
+                # Numbers of solves end the search, never seconds, so all machines give the same result.
                 if n_solves <= 0 or last.result.ended in CUT_SHORT:
                     return None
-                # Feasible but without KKT certificate, or far from feasible: stricter limits do not help.
+                # Feasible without a KKT certificate, or far from feasible: stricter limits do not help.
                 is_near = (last.excess <= settings.most_excess * stated).all()
                 if attempts.is_feasible(last) or not is_near or not last.result.feasible:
                     break
                 w = last.w
-                # Infeasible by a little: stricter by as much, and from this solution.
+                # A small excess: reduce the limits by it, and start from this solution.
                 less = np.maximum(last.excess, 0.0) + settings.closer * stated
                 limits = np.maximum(limits - less, settings.least_allowed * stated)
     return None
@@ -240,12 +241,12 @@ def find_kkt_point(
 def _resume(
     attempts: Attempts, last: Attempt, tightener: Tightener, settings: KKTSearch
 ) -> tuple[Attempt, int]:
-    """Evaluate an attempt, and resume its solve while that may end with a KKT certificate."""
+    """Evaluate an attempt, and resume its solve as long as that may lead to a KKT certificate."""
     candidate, stated = attempts.evaluate(last, "correction of the best"), last.training.max_gaps
     n_more = 0
     while last.result.ended is Status.MAX_ITER and not last.solved:
         is_feasible = attempts.pool.is_feasible(candidate)
-        # A solve that is infeasible for its own problem hardly ever arrives.
+        # A solve that is infeasible for its own problem hardly ever converges.
         is_lost = n_more > 0 and last.result.violation > settings.most_violation
         most = settings.n_resumed_feasible if is_feasible else settings.n_resumed
         if is_lost or n_more == most or (last.excess > stated).any():
@@ -265,8 +266,8 @@ class Block:
     Attributes
     ----------
     direction, low_score, high_score
-        Rows of the block, and no others, have scores from the low to the high one at these parameters, which
-        are random.
+        With these random parameters the rows of the block, and no others, have scores from the low to the
+        high one.
     group
         Code of the group of which they are the largest fraction.
     low, high
@@ -304,7 +305,7 @@ class _SumsOfBlock:
 
 
 def find_largest_block(pool: Pool, settings: BlockMoves) -> Block | None:
-    """Return the block that exceeds a limit most inside of its interval, if one exceeds any."""
+    """Return the block that exceeds a limit inside its interval the most, if there is one."""
     # Rows with equal features have equal scores in any direction; others differ in a random one.
     direction = np.random.default_rng(0).normal(size=pool.problem.rows.parameters.n)
     counts = pool.problem.rows.at(direction).counts().weighted
@@ -317,14 +318,14 @@ def find_largest_block(pool: Pool, settings: BlockMoves) -> Block | None:
             continue
         groups, limit = grouped.groups_of(counts), constraint.max_gap
         intervals = constraint.intervals(groups)
-        # What fraction of each group, on the scale of the gap, each block is.
+        # The fraction of each group, on the scale of the gap, that each block is.
         fractions = np.zeros((len(groups.labels), block_of.max() + 1))
         is_member = groups.codes >= 0
         np.add.at(fractions, (groups.codes[is_member], block_of[is_member]), counts.weights[is_member])
         fractions /= fractions.sum(axis=1, keepdims=True)
         if constraint.gap_scale == "interval":
             fractions /= np.array([part.measure for part in intervals])[:, None]
-        # By how much a threshold that passes the block changes the gap of some pair of groups.
+        # The change of some pair's gap at a threshold that passes the block.
         jumps = np.ptp(fractions, axis=0)
         worst = int(np.argmax(jumps))
         # The gap is at least half of the jump on one of its sides.
@@ -341,7 +342,7 @@ def move_outside(
 ) -> list[CandidateModel]:
     """Return a model near a candidate with the block above the interval, and one with it below.
 
-    There is none where the interval reaches to that end of the ranks.
+    A side of the interval without ranks gives no model.
     """
     problem = pool.problem
     at = problem.at(start.w)
@@ -352,7 +353,7 @@ def move_outside(
         _SumsOfBlock(block), reference=problem.rows.at(block.direction)
     )
     gradient = gradients / n_rows
-    # The step that moves scores of the block by 1 and raises the objective least, to second order.
+    # To second order, the step that moves scores of the block by 1 and raises the objective least.
     direction = local.convex.cholesky(settings.proximal * max(curvature, 1e-3)).solve(gradient)
     direction /= gradient @ direction
     # No rank is above an interval that begins at 0, and none below one that ends at 1.
@@ -365,7 +366,7 @@ def _move_beyond(
 ) -> CandidateModel:
     """Return the model with the block beyond a rank, above it if the sign is positive."""
     rows = pool.problem.rows
-    # Moving the block moves others as well, and with them the threshold that it has to pass.
+    # Moving the block also moves other rows, and with them the threshold to pass.
     for _ in range(settings.n_rounds):
         scored = rows.at(w)
         counts = scored.counts()

@@ -1,8 +1,8 @@
 """The fit of a linear model as a function: rows, constraints and settings in, model and result out.
 
-Nothing here knows an estimator. Scores are counted in a unit (`partialfair.training.units`): constraints,
-settings and what an earlier fit left are converted at the beginning, the model and its result at the end.
-Between the two, `partialfair.training.search.find_model` goes through the steps of the fit.
+This module does not depend on estimators. Scores are counted in a unit (`partialfair.training.units`):
+constraints, settings and warm starts are converted at the beginning, the model and its result at the end.
+Between the two, `partialfair.training.search.find_model` runs the steps of the fit.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from partialfair.constraints import Constraint
+from partialfair.constraints.base import Constraint
 from partialfair.data.samples import Samples
 from partialfair.optimization.objectives import LossSettings
 from partialfair.optimization.problems import EVERYWHERE
@@ -40,19 +40,19 @@ class LinearFit:
     Attributes
     ----------
     coef, intercept
-        One row and one number, or one for each group with group terms.
+        One row and one number, or one of each per group with group terms.
     labels
         Groups of the rows; None if they were not needed.
     result
-        How the fit ended.
+        The result of the fit.
     columns
-        How features were measured.
+        Units and origins of the features.
     unconstrained
-        Parameters of the unconstrained model; None if there was no constraint.
+        Parameters of the unconstrained model; None without constraints.
     surrogate_bias
-        For a `WarmStart`; None if the fit says nothing about it.
+        For a `WarmStart`; None if the fit gives no estimate of it.
     earlier
-        For the next fit of the same rows.
+        Results for the next fit of the same rows.
     remarks
         Warnings, besides those about the result and the columns.
     """
@@ -68,8 +68,8 @@ class LinearFit:
     remarks: tuple[Warning, ...]
 
 
-# NumPy and SciPy bring a BLAS each, whose threads get in each other's way: small products, of which a
-# solve has many, take several times as long with both. And their number decides how products are rounded.
+# NumPy and SciPy each have a BLAS, whose threads compete: the many small products of a solve take several
+# times as long with both. The number of threads also affects how products are rounded.
 @one_blas_thread()
 def fit_linear(
     samples: Samples,
@@ -89,31 +89,32 @@ def fit_linear(
     Parameters
     ----------
     samples : Samples
-        Rows with weight; ``y`` says which are positive, or holds the numbers to predict.
+        Rows with weight; ``y`` holds whether each row is positive, or the numbers to predict.
     constraints : sequence of Constraint
-        As stated, in the units of the caller.
+        The stated constraints, in the units of the caller.
     loss : LossSettings
-        The loss, before it is tied to rows.
+        The loss, before it is applied to rows.
     settings : FitSettings
         In the units of the caller.
     deadline : float, default=inf
-        When the fit has to end, on the monotonic clock.
+        Time on the monotonic clock at which the fit has to end.
     loss_factors : (n,), optional
-        What weights are multiplied by in the loss.
+        Factors of the row weights in the loss.
     unit : float, default=1.0
-        Unit of scores in the fit, plus or minus a power of two. A negative one makes low scores high.
+        Unit of scores in the fit, plus or minus a power of two. A negative one makes low scores favorable.
     warm_start : WarmStart, optional
-        What an earlier fit left.
+        The start that an earlier fit left.
     offset : Offset, optional
-        Another model that coefficients are counted from.
+        Model whose scores are added, so that coefficients are differences from it.
     earlier : EarlierFits, optional
-        What other constrained fits of the same rows have found: `LinearFit.earlier` of the last of them.
+        Results of other constrained fits of the same rows: `LinearFit.earlier` of the last of them.
 
     Returns
     -------
     LinearFit
+        The model and its result.
     """
-    # The first model of a path has no constraint, and may do without the groups of its rows.
+    # The first model of a path has no constraint, and may not use the groups of its rows.
     known = earlier if earlier is not None and constraints else EarlierFits()
     offset = None if offset is None else offset.in_units(unit)
     # Columns are measured and the model is built once for all fits of a path.
@@ -128,12 +129,12 @@ def fit_linear(
         offset=offset,
     )
     model, groups = rows.model, rows.samples.groups
-    # Without both, groups need not be known, and the fitted model has none.
+    # Without both, groups may be unknown, and the fitted model has none.
     uses_groups = bool(constraints) or settings.group_terms is not None
     labels = groups.labels if uses_groups else ()
     start = Start() if warm_start is None else warm_start.start(model, labels, unit)
     box = EVERYWHERE
-    if offset is not None:  # coefficients that are counted from another model begin there
+    if offset is not None:  # differences from another model begin at 0
         start, box = replace(start, begin=np.zeros(model.parameters.n)), offset.domain(model)
     training = Training(rows.data, rows.objective, rows.alpha, groups, settings.tol, box)
     found = find_model(
@@ -170,7 +171,7 @@ def fit_linear(
         result=result.in_units(unit),
         columns=rows.columns,
         unconstrained=None if unconstrained is None else unconstrained.x,
-        # Rank by rank, trained limits say nothing about the surrogate.
+        # With constraints that are exact at each rank, trained limits do not measure the surrogate's bias.
         surrogate_bias=attempt.surrogate_bias if attempt.constraints and not attempt.rank_by_rank else None,
         earlier=found.earlier if constraints else earlier or EarlierFits(),
         remarks=tuple(remark for remark in remarks if remark is not None),
@@ -178,11 +179,11 @@ def fit_linear(
 
 
 def _describe(found: SearchResult, settings: FitSettings) -> FitResult:
-    """Describe the model that a search came back with, in the units of the fit."""
+    """Return the result of a search, in the units of the fit."""
     attempt, training, task = found.attempt, found.attempt.training, found.search.task
     is_solution = np.array_equal(found.w, attempt.w)
     with ignore_deadline():
-        # The answer may be a step of the direct search, with thresholds that suit its scores.
+        # The answer may come from the direct search; thresholds are then computed for its scores.
         x = attempt.result.x if is_solution else attempt.problem.start_at(found.w)
         violation = attempt.result.violation if is_solution else attempt.problem.evaluate(x).violation
         constant_objective = task.without.evaluate(task.without.constant_start).objective
@@ -193,7 +194,7 @@ def _describe(found: SearchResult, settings: FitSettings) -> FitResult:
     accuracy = constant_accuracy = float("nan")
     if counts.positive is not None:
         sign = 1.0 if settings.higher_is_better else -1.0
-        # Predictions cut at 0, whatever the threshold of the constraint.
+        # Predictions compare scores with 0, whatever the threshold of the constraint.
         is_right = (sign * counts.scores > 0) == counts.positive
         accuracy = float(np.average(is_right, weights=counts.weights))
         rate = float(np.average(counts.positive, weights=counts.weights))

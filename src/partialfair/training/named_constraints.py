@@ -1,11 +1,11 @@
-"""One record per constraint that has a name: its class, and the metric that it bounds.
+"""One record per named constraint: its class, and the metric that it bounds.
 
-Everything else follows from the record: what estimators and the command line call the constraint, by which
-exact gap a fit and a path are evaluated, whether it needs labels or a threshold (the metric knows), and which
-classes of constraints a saved model may hold. This is the one module that knows both
-`partialfair.constraints` and `partialfair.metrics` before fits do.
+Everything else follows from the record: the name in estimators and on the command line, the exact gap by
+which fits and paths are evaluated, whether the constraint needs labels or a threshold (a property of the
+metric), and which constraint classes a saved model may hold. Before a fit, this is the only module that
+imports both `partialfair.constraints` and `partialfair.metrics`.
 
-Constraints without a record, such as those of other packages, bound no exact metric: they are given to
+Constraints without a record, such as those of other packages, have no exact metric: they are passed to
 estimators as objects, and their gap is not evaluated.
 """
 
@@ -17,13 +17,13 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from partialfair.constraints import (
-    Constraint,
     DemographicParity,
     EqualizedOdds,
     EqualOpportunity,
     GroupAUC,
     StatisticalParity,
 )
+from partialfair.constraints.base import Constraint
 from partialfair.data.groups import Groups, group_name
 from partialfair.data.intervals import IntervalSet, intervals_by_group
 from partialfair.exceptions import InputError
@@ -35,26 +35,26 @@ from partialfair.optimization.problems import Counts, WeightedScores
 from partialfair.optimization.problems.rows import map_in_threads
 from partialfair.utils.typing import Bools, Floats, GroupLabel, Ints
 
-# Scores from which on groups are sorted in threads.
+# Number of scores above which groups are sorted in threads.
 _LARGE = 100_000
 
 NO_CONSTRAINT = "none"
-"""What the command line calls a model without a constraint, and therefore no constraint's name."""
+"""The command line's name for a model without constraint; no constraint may have this name."""
 
 
 @dataclass(frozen=True)
 class NamedConstraint:
-    """What is known of a constraint beyond its formulas.
+    """The name and the metric of a constraint class.
 
     Attributes
     ----------
     name
-        What estimators, files and the command line call it.
+        Name in estimators, files and on the command line.
     kind
-        Its class. Fields that estimators have (``interval``, ``max_gap``, ``gap_scale``, ``threshold``, and
-        ``n_points`` in their options) are taken from there, others keep their defaults.
+        The class. Its fields that estimators have as parameters (``interval``, ``max_gap``, ``gap_scale``,
+        ``threshold``, and ``n_points`` in their options) are set from these; others keep their defaults.
     metric
-        Name in `METRICS` of the gap that it bounds, by which fits, paths and reports evaluate it.
+        Name in `METRICS` of the gap that it bounds and by which fits, paths and reports evaluate it.
     """
 
     name: str
@@ -63,31 +63,31 @@ class NamedConstraint:
 
     @property
     def bounded(self) -> Metric:
-        """The metric: what it is called, and what it needs."""
+        """The metric record."""
         return METRICS[self.metric]
 
     def gap(self, scored: ScoredGroups, constraint: Constraint) -> WorstGap:
-        """Return the exact gap that a constraint of this kind is about."""
+        """Return the exact gap that a constraint of this kind limits."""
         return self.bounded.gap(scored, setting_of(constraint))
 
 
 NAMED_CONSTRAINTS: dict[str, NamedConstraint] = {}
-"""Records by name; `register` adds one."""
+"""Records by name; `register_constraint` adds one."""
 
 
-def register(record: NamedConstraint) -> None:
-    """Give a constraint its name and its metric, refusing what could not be trained or evaluated by it.
+def register_constraint(record: NamedConstraint) -> None:
+    """Register a constraint's name and metric; raise `InputError` if they cannot be trained or evaluated.
 
-    A class that was defined again, as cells of a notebook do, takes the place of the former.
+    A class that is defined again, as in cells of a notebook, replaces the former.
     """
     kind = record.kind
     if not (isinstance(kind, type) and issubclass(kind, Constraint)):
         raise InputError(f"a named constraint needs a subclass of Constraint, not {kind!r}")
     if not record.name.isidentifier() or record.name == NO_CONSTRAINT:
-        raise InputError(f"{record.name!r} cannot be a constraint's name; take a word such as 'mean_scores'")
+        raise InputError(f"{record.name!r} cannot be a constraint's name; use a word such as 'mean_scores'")
     if record.metric not in METRICS:
         raise InputError(
-            f"{record.name!r} bounds {record.metric!r}, which is no metric; add an entry to METRICS first"
+            f"{record.name!r} bounds {record.metric!r}, which is not a metric; add an entry to METRICS first"
         )
     if record.bounded.needs_threshold and "threshold" not in {field.name for field in fields(kind)}:
         raise InputError(f"{record.metric!r} needs a threshold, and {kind.__name__} has no such field")
@@ -102,21 +102,21 @@ def register(record: NamedConstraint) -> None:
 
 
 def make_known(record: NamedConstraint, metric: Metric) -> None:
-    """Take over what another process registered; here it may be unknown, or an older class of that name."""
+    """Register the record of another process; here it may be unknown, or an older class of that name."""
     METRICS[record.metric] = metric
     NAMED_CONSTRAINTS[record.name] = record
 
 
 def record_of(constraint: Constraint) -> NamedConstraint | None:
-    """Return the record of a constraint's class itself; subclasses may bound something else."""
+    """Return the record of exactly this class; subclasses may bound something else."""
     return next((one for one in NAMED_CONSTRAINTS.values() if one.kind is type(constraint)), None)
 
 
 def setting_of(constraint: Constraint) -> Setting:
-    """Return where and how a metric has to look: where the constraint does.
+    """Return the setting in which a metric evaluates what a constraint limits.
 
-    Constraints that compare rows with the same label count ranks among those rows; metrics that bound
-    others have the definition's ranking, within the group.
+    Constraints that compare rows with the same label count ranks among those rows. The other metrics use the
+    definition's ranking within the group.
     """
     record = record_of(constraint)
     by_label = record is not None and record.bounded.needs_labels
@@ -128,7 +128,7 @@ def setting_of(constraint: Constraint) -> Setting:
 
 
 class Automatic(tuple[float, float]):
-    """An interval that stands for one that is chosen when the unconstrained scores are known."""
+    """A placeholder for an interval that is chosen when the unconstrained scores are known."""
 
     __slots__ = ()
 
@@ -139,10 +139,10 @@ def place_intervals(
     labels: Sequence[GroupLabel],
     min_group_size: float,
 ) -> tuple[Constraint, ...]:
-    """Return the constraints, automatic intervals chosen by the scores of the unconstrained model (App. B).
+    """Return the constraints with automatic intervals chosen by the scores of the unconstrained model.
 
-    That is `choose_interval` with the proportion of scores above 0 as the rate of positive decisions, of the
-    groups that are large enough to be constrained.
+    This is `choose_interval` (appendix "How to choose I for classification problem"), with the proportion of
+    scores above 0 as the rate of positive decisions, for the groups that are large enough to be constrained.
     """
     if not any(isinstance(one.interval, Automatic) for one in constraints):
         return tuple(constraints)
@@ -165,14 +165,14 @@ def place_intervals(
 
 @dataclass(frozen=True, eq=False)
 class ExactGap:
-    """The exact gap of a constraint, of one model after the other: rows are sorted into groups once.
+    """The exact gap of a constraint for several models; rows are sorted into groups once.
 
     Attributes
     ----------
     constraint
-        What bounds the gap, on the groups below.
+        The constraint on the groups below.
     labels, rows, intervals
-        The groups, which of the counted scores are theirs, and their intervals.
+        The groups, the indices of their scores, and their intervals.
     """
 
     constraint: Constraint
@@ -182,21 +182,21 @@ class ExactGap:
 
     @classmethod
     def of(cls, constraint: Constraint, groups: Groups) -> ExactGap:
-        """Return the gap of scores that belong to these groups; rows of none are left out."""
+        """Return the gap for scores of these groups; rows without a group are left out."""
         rows = [np.flatnonzero(groups.codes == code) for code in range(len(groups.labels))]
         return cls(
             constraint, groups.labels, rows, intervals_by_group(constraint.interval, list(groups.labels))
         )
 
     def measure(self, counts: WeightedScores) -> WorstGap:
-        """Return the gap, with the worst pair and where they differ.
+        """Return the gap, with the two groups that differ most and where they differ.
 
-        A constraint without a `NamedConstraint` bounds no metric: it is trained, but its exact gap is nan.
+        A constraint without a `NamedConstraint` has no exact metric: its exact gap is nan.
         """
         record = record_of(self.constraint)
         if record is None:
             return WorstGap(float("nan"), (None, None))
-        # At one threshold nothing has to be sorted: numbers above it and below it are enough.
+        # At one threshold nothing has to be sorted: the numbers above and below it are enough.
         threshold = setting_of(self.constraint).threshold if record.bounded.of_selected else None
         positive = counts.positive if record.bounded.needs_labels else None
 
@@ -206,7 +206,7 @@ class ExactGap:
             labels = None if positive is None else positive[rows]
             if threshold is not None:
                 return _count_selected(label, interval, scores, weights, labels, threshold)
-            equal = np.ptp(weights) == 0  # equal weights need not be carried along
+            equal = np.ptp(weights) == 0  # equal weights can be omitted
             return sorted_group(label, interval, scores, None if equal else weights, labels)
 
         groups = list(zip(self.labels, self.intervals, self.rows, strict=True))
@@ -226,15 +226,15 @@ def _count_selected(
     above = scores > threshold
     labels = np.zeros(above.size, dtype=bool) if positive is None else positive
     sums = np.bincount(2 * above + labels, weights=weights, minlength=4).astype(np.float64)
-    # At most four numbers stand for the group: above or not, positive or not.
+    # At most four numbers describe the group: above or not, positive or not.
     cells = np.flatnonzero(sums)
     # Any two scores on the two sides of the threshold are enough.
     two_scores = np.where(cells >= 2, np.nextafter(threshold, np.inf), threshold)
     return GroupScores(label, interval, two_scores, sums[cells], None if positive is None else cells % 2 == 1)
 
 
-register(NamedConstraint("statistical_parity", StatisticalParity, metric="statistical_parity"))
-register(NamedConstraint("demographic_parity", DemographicParity, metric="demographic_parity"))
-register(NamedConstraint("group_auc", GroupAUC, metric="group_auc"))
-register(NamedConstraint("equal_opportunity", EqualOpportunity, metric="equal_opportunity"))
-register(NamedConstraint("equalized_odds", EqualizedOdds, metric="equalized_odds"))
+register_constraint(NamedConstraint("statistical_parity", StatisticalParity, metric="statistical_parity"))
+register_constraint(NamedConstraint("demographic_parity", DemographicParity, metric="demographic_parity"))
+register_constraint(NamedConstraint("group_auc", GroupAUC, metric="group_auc"))
+register_constraint(NamedConstraint("equal_opportunity", EqualOpportunity, metric="equal_opportunity"))
+register_constraint(NamedConstraint("equalized_odds", EqualizedOdds, metric="equalized_odds"))

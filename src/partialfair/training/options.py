@@ -1,4 +1,4 @@
-"""How a fit searches for its model: one object, whose defaults suit most fits."""
+"""Options of a fit that most users leave at their defaults."""
 
 from __future__ import annotations
 
@@ -12,44 +12,49 @@ from partialfair.utils.checks import check_choice, check_count, check_flag, chec
 
 @dataclass(frozen=True, kw_only=True)
 class FitOptions:
-    """Options of a fit that most users leave alone: ``PartialFairClassifier(..., options=FitOptions(...))``.
+    """Options of a fit that most users leave at their defaults.
 
-    ``set_params(options__n_points=30)`` and ``GridSearchCV(clf, {"options__n_points": [10, 30]})`` change one
-    field and leave the others as they are.
+    Pass them as ``PartialFairClassifier(..., options=FitOptions(...))``. To change one field only, use
+    ``set_params(options__n_points=30)`` or ``GridSearchCV(clf, {"options__n_points": [10, 30]})``.
 
     Parameters
     ----------
     n_points : int, default=10
-        Ranks at which statistical parity is imposed.
+        Number of ranks in the interval at which statistical parity is imposed.
     surrogate : str or Surrogate, default="ramp"
-        ``"ramp"``, ``"sigmoid"`` or a surrogate of `partialfair.constraints.surrogates`, which has a width of
-        its own.
+        ``"ramp"``, ``"sigmoid"`` or a surrogate of `partialfair.constraints.surrogates` with its own width.
     surrogate_width : float or "auto", default="auto"
-        In units of the scores; the paper's is 1.0. ``"auto"`` takes a quarter of the spread of the scores of
-        the unconstrained model, and rounds the corners of the ramp, which makes fits faster.
+        Width of the surrogate in units of the scores; the paper uses 1.0. ``"auto"`` uses a quarter of the
+        spread of the scores of the unconstrained model and rounds the corners of the ramp, which makes fits
+        faster.
     n_starts : int, default=2
-        Starts of ``solver="auto"``: the unconstrained model, the best model that gives all rows equal scores,
-        and random ones. Critical points differ; the best is returned.
+        Number of starts of ``solver="auto"``: the unconstrained model, the best model with equal scores for
+        all rows, then random ones. Different starts reach different critical points; the best is returned.
     search_steps : int, default=100
-        How many models the search on the exact metric itself evaluates, after the last correction, if there
-        are some 12,000 rows; more where rows or parameters are few, fewer where rows are many. With more than
-        3,000 parameters it comes between corrections as well, until a model satisfies the constraints. It
-        lowers the objective at the same gap; 0 leaves it out, and with it the longer search for a feasible
-        model that follows where no feasible point with a KKT certificate was found.
+        Number of models that the search on the exact metric evaluates after the last correction, for about
+        12,000 rows; more for fewer rows or parameters, fewer for more rows. With more than 3,000 parameters
+        the search also runs between corrections until a model satisfies the constraints. It lowers the
+        objective at the same gap. 0 disables it, and with it the longer search for a feasible model that
+        runs if no feasible point with a KKT certificate was found.
     surrogate_halvings : int, default=0
-        How often the search may make the surrogate half as wide, up to 3 and as long as it covers enough
-        members, and correct constraints rank by rank. The objective is then lower at the same training gap,
-        since models fit its noise: on new data they tend to be less accurate at the same gap.
+        How often the search may halve the width of the surrogate, up to 3, as long as it covers enough rows,
+        and correct the constraints at each rank. This lowers the objective at the same training gap by
+        fitting noise: on new data such models tend to be less accurate at the same gap.
     allow_ties : bool, default=False
-        Whether the constraints may be satisfied by more ties (by 0.01 of the weight) than the unconstrained
-        model has: equal scores satisfy any constraint, and rank no rows.
+        Whether the model may have more ties than the unconstrained model (by 0.01 of the weight). Equal
+        scores satisfy any constraint and rank no rows.
 
     Raises
     ------
     InputError
-        If a value cannot be right; the message names ``options`` and the field.
+        If a value is invalid; the message names ``options`` and the field.
+
+    See Also
+    --------
+    PartialFairClassifier : Its ``options`` parameter accepts this object.
 
     Examples
+    --------
     --------
     >>> from partialfair import FitOptions, PartialFairClassifier
     >>> clf = PartialFairClassifier(interval=(0.1, 0.5), options=FitOptions(n_starts=4))
@@ -77,5 +82,5 @@ surrogate_halvings=0, allow_ties=False)
             check_number(self.surrogate_width, "options.surrogate_width", above=0.0)
             if is_object:
                 raise InputError(
-                    "options.surrogate has a width of its own, so options.surrogate_width must not be given"
+                    "options.surrogate has its own width, so options.surrogate_width must not be given"
                 )

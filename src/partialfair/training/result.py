@@ -1,4 +1,4 @@
-"""The result of a fit: status, gaps, KKT certificate, history, and what held-out rows say."""
+"""The result of a fit: status, gaps, KKT certificate, history, and the population guarantee."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from partialfair.constraints import Constraint
+from partialfair.constraints.base import Constraint
 from partialfair.constraints.surrogates import Surrogate
 from partialfair.data.groups import group_name
 from partialfair.data.intervals import as_interval_set, ranks_text
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 CHOSEN_IN_TRAINING = (
-    "the interval was chosen for its wide gap on the training rows, under the model without constraint; rows "
-    "that were not trained on had no say, so what they show is not touched by the choice"
+    "the interval was chosen for its large gap on the training rows under the unconstrained model; held-out "
+    "rows had no influence on the choice, so their figures need no correction for it"
 )
 """What ``interval="auto"`` means for the figures."""
 
@@ -32,26 +32,26 @@ USUAL_TOL = 1e-4
 """The default ``tol`` of linear models; trees have a larger one."""
 
 ROUNDING_OF_GAPS = 1e-12
-"""By how much an exact gap may exceed what is allowed: sums of fractional weights are not exact."""
+"""By how much an exact gap may exceed its limit: sums of fractional weights are not exact."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One line of a search: a model, how it was found, and what became of it.
+    """One line of a search: a model, how it was found, and its evaluation.
 
     Attributes
     ----------
-    how
-        What led to it.
-    steps
-        Models that were looked at on the way.
-    gap, objective, tied_share
-        Of the model: the exact gap that is largest relative to its limit, the objective, and the fraction of
-        the weight on the most common score.
-    seconds
-        What it took.
-    satisfied
-        Whether it satisfies the constraint.
+    how : str
+        The step of the search that found it.
+    steps : int
+        Number of models that the step evaluated.
+    gap, objective, tied_share : float
+        The exact gap that is largest relative to its limit, the objective, and the fraction of the weight on
+        the most common score.
+    seconds : float
+        Run time of the step.
+    satisfied : bool
+        Whether the model satisfies the constraint.
     """
 
     how: str
@@ -65,32 +65,33 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Population:
-    """What held-out rows say of a model's gap in the population, with ``enforce="population"``.
+    """The population guarantee of a model, with ``enforce="population"``.
 
     Attributes
     ----------
-    max_gap, confidence
-        The limit, and with what confidence it is to hold.
-    validated
-        Whether held-out rows show it: with probability ``confidence`` no model is validated whose gap in the
-        population is larger than ``max_gap``, corrected for choosing among several.
-    upper_bound
-        An upper bound of the model's gap. Of a validated model the one that decided, at the error of its own
-        test: what holds after the choice is ``max_gap``. Otherwise the lowest of all models' bounds, which
-        hold with that confidence simultaneously.
-    gap
+    max_gap, confidence : float
+        The limit, and the confidence with which it is to hold.
+    validated : bool
+        Whether held-out rows validate the model. With probability ``confidence`` no model is validated whose
+        gap in the population exceeds ``max_gap``; this accounts for choosing among several models.
+    upper_bound : float
+        Upper confidence bound of the model's gap. For a validated model, the bound at the error of its own
+        test; after the choice only ``max_gap`` holds with ``confidence``. Otherwise the lowest bound of all
+        models, which hold simultaneously.
+    gap : float
         The estimate on the held-out rows.
-    n_rows
-        Rows that models were validated on; none of them was trained on.
-    n_models, n_validated
-        Models that were tried, and how many of them are validated.
-    trained_max_gap
-        The gap that the model was trained for; infinite for the model without constraint.
-    scoring, score, score_without
-        By what validated models were compared, and what it is on the held-out rows for the model and for the
-        one without constraint.
-    not_evaluated
-        Groups that nothing is said of, because too few of their rows, or none, were held out.
+    n_rows : int
+        Number of held-out rows.
+    n_models, n_validated : int
+        Number of trained models, and number of validated ones.
+    trained_max_gap : float
+        Limit with which the model was trained; infinite for the unconstrained model.
+    scoring : str
+        Score by which validated models were compared.
+    score, score_without : float
+        Its value on the held-out rows, for the model and for the unconstrained model.
+    not_evaluated : tuple
+        Groups that were not evaluated because too few of their rows, or none, were held out.
     """
 
     max_gap: float
@@ -109,80 +110,100 @@ class Population:
 
     @property
     def sentence(self) -> str:
-        """The answer in words."""
+        """The answer as text."""
         sure = f"{short_percent(self.confidence)} confidence"
         if self.validated:
-            return f"with {sure} the gap of new people is at most {self.max_gap:g}"
-        return f"no model was shown, with {sure}, to have a gap of at most {self.max_gap:g} on new people"
+            return f"with {sure} the gap on new data is at most {self.max_gap:g}"
+        return f"no model was validated: none has, with {sure}, a gap of at most {self.max_gap:g} on new data"
 
     @property
     def basis(self) -> str:
-        """What the answer rests on, in words."""
+        """The figures behind the answer, in words."""
         trained = "no constraint" if np.isinf(self.trained_max_gap) else f"max_gap {self.trained_max_gap:.3g}"
         return (
             f"{self.n_validated} of {self.n_models} models validated on {self.n_rows:,} held-out rows, where "
-            f"the gap of this one, trained with {trained}, is {self.gap:.3g} and its upper bound "
-            f"{self.upper_bound:.3g}"
+            f"the gap of this model, trained with {trained}, is {self.gap:.3g} and its upper confidence "
+            f"bound {self.upper_bound:.3g}"
         )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FitResult:
-    """How a fit ended.
+    """The result of a fit, in ``result_`` of a fitted estimator.
 
     Attributes
     ----------
-    status
-        CONVERGED only if a feasible point was found whose KKT certificate holds at ``tol``, and the model is
-        feasible and no worse. FEASIBLE if the model is feasible, and no such point was found.
-    objective
+    status : Status
+        CONVERGED if a feasible point was found whose KKT certificate holds at ``tol``, and the model is
+        feasible and no worse than that point. FEASIBLE if the model is feasible, and no such point was found.
+    objective : float
         Weighted mean loss plus penalty.
-    max_violation
-        ``max(0, max_i f_i)``: by how much the surrogate constraints are violated, on the scale of max_gap.
-    constraints, gaps
-        The constraints, and the exact gap of the training scores that each is about, as `partialfair.metrics`
-        measures it, with the worst pair of groups, and the score and ranks at which they differ.
-    outside, outside_gaps
-        With ``outside="no_worse"``, what holds next to the interval: constraints whose ``max_gap`` is the
-        exact training gap of the unconstrained model there, and the gaps of this model. Else none.
-    thresholds
-        The θ of all constraints.
-    infeasibility
-        What the most violated constraint says, if no point was found that satisfies all; or how far from
-        validated the models are.
-    surrogate
+    max_violation : float
+        ``max(0, max_i f_i)``: violation of the surrogate constraints, on the scale of ``max_gap``.
+    constraints : tuple of Constraint
+        The constraints; automatic intervals are filled in.
+    gaps : tuple of WorstGap
+        The exact training gap of each constraint, as `partialfair.metrics` measures it, with the two groups,
+        the score and the ranks at which they differ most.
+    thresholds : ndarray
+        The thresholds θ of all constraints.
+    infeasibility : str or None
+        The infeasibility reason: the most violated constraint if no feasible model was found, or how far the
+        models are from validation. None if the model is feasible.
+    surrogate : Surrogate or None
         The surrogate that was used; None without constraints.
-    tied_share
-        Share of the training weight on the most common score; 1 for a model that ranks nobody.
-    spread
-        Spread of the training scores; below one width the surrogate says little.
-    history
+    tied_share : float
+        Fraction of the training weight on the most common score; 1 if all scores are equal.
+    spread : float
+        Spread of the training scores. Below the width of the surrogate, surrogate constraints are
+        uninformative.
+    history : tuple of Record
         Records of the steps: passes over the data, seconds, objective, violation.
-    kkt
-        The KKT certificate: residuals of the nearly ε-KKT conditions, with multipliers, in units in which
-        every feature has mean 0 and standard deviation 1 (without intercepts: root mean square 1).
-    tol
-        What the residuals were to reach.
-    enforce
-        Whether the bound was asked for of the exact gaps (``"exact"``), of their surrogates, or of the gap of
-        new people (``"population"``); then all but ``status`` and ``infeasibility`` is about the training
-        rows.
-    small_groups
-        Groups with too few members in the interval of some constraint, which leaves them out.
-    higher_is_better
+    kkt : Certificate
+        The KKT certificate: residuals of the nearly ε-KKT conditions (section "Inexact DCA" of the paper) and
+        multipliers, in units in which every feature has mean 0 and standard deviation 1 (without intercepts:
+        root mean square 1).
+    tol : float
+        Tolerance of the residuals.
+    enforce : str
+        What the limit applies to: exact gaps (``"exact"``), surrogates (``"surrogate"``) or gaps in the
+        population (``"population"``). In the last case all attributes but ``status``, ``infeasibility`` and
+        ``population`` describe the training rows.
+    small_groups : tuple
+        Groups that some constraint excludes because they are too small.
+    higher_is_better : bool
         Whether the constraints count ranks from the highest scores.
-    candidates
-        What was tried, with ``enforce="exact"``: models with their exact gaps, objectives and seconds.
-    population
-        What rows held out say, with ``enforce="population"``; else None.
-    interval_chosen
-        Whether an interval was chosen on the training rows (``interval="auto"``); ``constraints`` has it.
-    constant_objective
-        The objective of the constant model, whose scores are all equal: what a model without features has.
-    accuracy, constant_accuracy
+    candidates : tuple of Candidate
+        With ``enforce="exact"``, the models that were tried, with their exact gaps, objectives and seconds.
+    population : Population or None
+        The population guarantee, with ``enforce="population"``.
+    interval_chosen : bool
+        Whether an interval was chosen on the training rows (``interval="auto"``).
+    outside, outside_gaps : tuple
+        With ``outside="no_worse"``, constraints next to the interval, whose ``max_gap`` is the exact training
+        gap of the unconstrained model there, and the gaps of this model. Empty otherwise.
+    constant_objective : float
+        Objective of the constant model, whose scores are all equal.
+    accuracy, constant_accuracy : float
         Weighted training accuracy of the model and of the constant model; nan for regressors.
-    advice
-        What would recover most of the accuracy that the constraint costs, where that is known.
+    advice : str or None
+        A change that would recover most of the accuracy that the constraint costs, if one is known.
+
+    See Also
+    --------
+    PartialFairClassifier : Its fits set ``result_``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from partialfair import PartialFairClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> groups = rng.choice(["a", "b"], 400)
+    >>> X = rng.normal(size=(400, 2)) + np.outer(groups == "a", [1, 0])
+    >>> y = X.sum(axis=1) + rng.normal(size=400) > 0.5
+    >>> clf = PartialFairClassifier(interval=(0.1, 0.5), max_gap=0.1)
+    >>> clf.fit(X, y, sensitive_features=groups).result_.satisfied
+    True
     """
 
     status: Status
@@ -213,16 +234,15 @@ class FitResult:
 
     @property
     def improvement(self) -> float:
-        """By how much the objective is lower than that of the KKT point, ``kkt.objective``."""
+        """How much lower the objective of the model is than that of the KKT point, ``kkt.objective``."""
         return float(self.kkt.objective - self.objective)
 
     @property
     def satisfied(self) -> bool | None:
-        """Whether every exact gap of the training scores is at most its ``max_gap``, also outside.
+        """Whether every exact training gap is at most its ``max_gap``, outside the interval as well.
 
-        With ``enforce="population"`` whether the gap in the population is, as far as held-out rows can show.
-        None without constraints, with ``enforce="surrogate"``, and where no constraint bounds an exact
-        metric.
+        With ``enforce="population"``, whether the model is validated. None without constraints, with
+        ``enforce="surrogate"``, and if a constraint has no exact metric.
         """
         if self.population is not None:
             return self.population.validated
@@ -233,34 +253,39 @@ class FitResult:
 
     @property
     def satisfied_outside(self) -> bool:
-        """Whether no gap next to the interval exceeds its limit; True where there are no limits."""
+        """Whether no gap next to the interval exceeds its limit; True if there are no such limits."""
         pairs = zip(self.outside_gaps, self.outside, strict=True)
         return all(gap.value - constraint.max_gap <= ROUNDING_OF_GAPS for gap, constraint in pairs)
 
     @property
     def excess(self) -> Floats:
-        """By how much each exact gap exceeds its limit; nan where no metric is known."""
+        """Excess of each exact gap over its limit; nan if the constraint has no exact metric."""
         pairs = zip(self.gaps, self.constraints, strict=True)
         return np.array([gap.value - constraint.max_gap for gap, constraint in pairs])
 
     @property
     def binding(self) -> WorstGap | None:
-        """The gap that is largest relative to its limit; None without constraints that have one."""
+        """The gap that is largest relative to its limit; None if no constraint has an exact metric."""
         excess = self.excess
         return None if np.isnan(excess).all() else self.gaps[int(np.nanargmax(excess))]
 
     @property
     def gap(self) -> float:
-        """The exact gap of ``binding``; nan without."""
+        """The exact gap of ``binding``; nan if there is none."""
         return float("nan") if self.binding is None else self.binding.value
 
     def in_units(self, unit: float) -> FitResult:
-        """Return the result with everything that depends on the unit of scores in units of 1.
+        """Convert everything that depends on the unit of scores to units of 1.
 
         Parameters
         ----------
-        unit
+        unit : float
             The unit of scores in this result.
+
+        Returns
+        -------
+        FitResult
+            The converted result.
         """
         records = [record_of(constraint) for constraint in self.constraints]
         in_scores = [record is not None and record.bounded.in_scores for record in records]
@@ -270,7 +295,7 @@ class FitResult:
             )
             for gap, is_score in zip(self.gaps, in_scores, strict=True)
         )
-        # Gaps of lines of the search are differences of scores if all constraints bound such.
+        # Gaps of candidates are differences of scores only if all constraints limit such differences.
         factor = abs(unit) if in_scores and all(in_scores) else 1.0
         sigma, kkt = self.surrogate, self.kkt
         return replace(
@@ -293,27 +318,32 @@ class FitResult:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is stored: the status as text and the history as a table, which any file can hold."""
+        """Return the stored state, with the status as text and the history as an array."""
         history = np.array([astuple(line) for line in self.history], dtype=np.float64)
-        search = [astuple(line) for line in self.candidates]
-        population = None if self.population is None else self.population.__dict__
-        stored = {"status": self.status.value, "history": history, "search": search, "population": population}
-        return {**self.__dict__, **stored}
+        return {
+            **self.__dict__,
+            "status": self.status.value,
+            "history": history,
+            "candidates": [astuple(line) for line in self.candidates],
+            "population": None if self.population is None else self.population.__dict__,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         history = tuple(
             Record(int(step), int(passes), *measured) for step, passes, *measured in state["history"].tolist()
         )
-        search = tuple(Candidate(*line) for line in state.get("search", ()))
-        stored = state.get("population")
-        population = None if stored is None else Population(**stored)
+        stored = state["population"]
         self.__dict__.update(
-            state, status=Status(state["status"]), history=history, candidates=search, population=population
+            state,
+            status=Status(state["status"]),
+            history=history,
+            candidates=tuple(Candidate(*line) for line in state["candidates"]),
+            population=None if stored is None else Population(**stored),
         )
 
     @property
     def verdict(self) -> str:
-        """Whether the constraint is satisfied, by which gap, and between whom: the answer in a sentence."""
+        """The answer as text: whether the constraint is satisfied, the gap, the limit and the groups."""
         if self.population is not None:
             return f"{self.population.sentence[0].upper()}{self.population.sentence[1:]}"
         if not self.constraints:
@@ -326,7 +356,7 @@ class FitResult:
                 f"{self.max_violation:.2g}, limit {limits}"
             )
         limit = self.constraints[int(np.nanargmax(self.excess))].max_gap
-        # With ``enforce="surrogate"`` nothing was said of the exact gap, which may exceed its limit.
+        # With ``enforce="surrogate"`` the exact gap has no limit of its own.
         is_met = bool(np.nanmax(self.excess) <= ROUNDING_OF_GAPS)
         if is_met and not self.satisfied_outside:
             pairs = zip(self.outside_gaps, self.outside, strict=True)
@@ -339,7 +369,7 @@ class FitResult:
             )
         of_surrogate = "" if self.enforce == "exact" else " (imposed on the surrogate)"
         pair = " vs ".join(map(group_name, worst.groups))
-        training_gap = min(worst.value, limit) if is_met else worst.value  # not above it by rounding alone
+        training_gap = min(worst.value, limit) if is_met else worst.value  # not above by rounding alone
         which = "training gap nearest to its limit" if several else "training gap"
         answer = (
             f"Constraint{several} {'satisfied' if is_met else 'NOT satisfied'}{of_surrogate}: {which} "
@@ -374,7 +404,7 @@ class FitResult:
             lines.append(f"excluded, too small to evaluate: {names}")
         if self.population is not None and self.population.not_evaluated:
             left_out = [group_name(label) for label in self.population.not_evaluated]
-            lines.append(f"too few held out, so nothing is said of: {listed(left_out)}")
+            lines.append(f"not evaluated, too few of their rows held out: {listed(left_out)}")
         if self.interval_chosen:
             lines.append(CHOSEN_IN_TRAINING)
         if not np.isnan(self.accuracy):
@@ -411,14 +441,14 @@ class FitResult:
             if not np.isnan(gap.value)
         ]
         columns = ["constraint", "training gap", "limit", "between"]
-        # Of several constraints each has its own limit, and a model of the search only one gap.
+        # With several constraints each has its own limit, and candidates have one gap each: no figure.
         draw = self._draw_search if len(rows) == 1 and len(self.candidates) > 1 else None
         return result_html(self.verdict, columns, rows, notes=str(self).splitlines()[1:], draw=draw)
 
     def _draw_search(self, ax: Axes) -> None:
-        """Draw what the constraint costs in training: gaps and objectives of the models that were tried."""
+        """Draw the training gaps and objectives of the models that were tried."""
         without, *others = self.candidates
-        tried = [one for one in others if one.tied_share < 1]  # equal scores are no model
+        tried = [one for one in others if one.tied_share < 1]  # omit models with equal scores
         ax.plot([one.gap for one in tried], [one.objective for one in tried], ".", color="0.6", label="tried")
         ax.plot(without.gap, without.objective, "s", color="0.25", label=f"no constraint ({without.gap:.3g})")
         ax.plot(self.gap, self.objective, "o", label=f"this model ({self.gap:.3g})")

@@ -1,7 +1,7 @@
 """The search for a model, top to bottom: solve, accept, tighten, search directly, escalate, choose, check.
 
-`find_model` is the fit in units that suit the solver, over rows that may lie anywhere: they are seen through
-`TrainingData` only. `fit_linear` is the fit of rows in memory, in the user's units.
+`find_model` is the fit in units that suit the solver; it reads rows through `TrainingData` only, so they may
+be stored anywhere. `fit_linear` is the fit of rows in memory, in the user's units.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from partialfair.constraints import Constraint, OnAGrid
+from partialfair.constraints.base import Constraint
+from partialfair.constraints.parity import OnAGrid
 from partialfair.optimization.problems import Certificate, Counts, Problem
 from partialfair.optimization.solvers import CUT_SHORT, Newton, Result, Status, decide_status
 from partialfair.training.adjoining import limit_adjoining
@@ -29,18 +30,18 @@ from partialfair.utils.typing import Floats
 
 @dataclass(eq=False)
 class Task:
-    """What a search is given, and the unconstrained model once it is solved.
+    """The input of a search, and the unconstrained model once it is solved.
 
     Attributes
     ----------
     training, constraints
-        Rows, loss and penalty; and the constraints as stated, in units of the fit.
+        Rows, loss and penalty; and the stated constraints, in units of the fit.
     settings, start, earlier
-        How to search, where to begin, and what other fits of a path have found.
+        Settings of the search, its start, and the results of other fits of a path.
     without
         The problem without constraints.
     unconstrained
-        Its solution; None before it is solved, and where there are no constraints.
+        Its solution; None before it is solved, and without constraints.
     search
         The search, once the problem is stated.
     """
@@ -56,20 +57,20 @@ class Task:
 
     @property
     def w(self) -> Floats:
-        """Parameters of the unconstrained model, or of the constant one where it was not solved."""
+        """Parameters of the unconstrained model, or of the constant model if it was not solved."""
         return self.without.constant_start if self.unconstrained is None else self.unconstrained.x
 
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """A search whose problem is stated; its attempts, and what solves took, grow on the way.
+    """A search whose problem is stated, with its attempts so far.
 
     Attributes
     ----------
     task
-        What was given.
+        The input.
     trained, problem
-        The constraints as they are first trained, and the problem of these and a surrogate.
+        The constraints as they are first trained, and the problem with these and a surrogate.
     attempts
         Solved problems and all candidates.
     tightener
@@ -84,12 +85,12 @@ class Search:
 
     @property
     def is_exact(self) -> bool:
-        """Whether exact gaps are to be small enough."""
+        """Whether the limits apply to exact gaps."""
         return self.task.settings.enforce == "exact" and bool(self.trained)
 
     @property
     def solves_are_long(self) -> bool:
-        """Whether parameters are so many that evaluating the exact metric costs far less than a solve."""
+        """Whether there are so many parameters that the exact metric costs far less than a solve."""
         return self.problem.rows.parameters.n > Newton.largest_block
 
     def attempt(self, result: Result) -> Attempt:
@@ -113,20 +114,20 @@ class Search:
 
 @dataclass(frozen=True, eq=False)
 class SearchResult:
-    """What a search came back with.
+    """The result of a search.
 
     Attributes
     ----------
     w, objective
         The model.
     status, infeasibility
-        How the search ended, and why no point that satisfies the constraints was found if that is so.
+        How the search ended, and the infeasibility reason if no feasible model was found.
     attempt, certificate
         The best feasible attempt whose KKT certificate holds, or the best of all; and its KKT certificate.
     search
-        What was tried.
+        The search.
     earlier
-        For other fits of a path.
+        Results for other fits of a path.
     """
 
     w: Floats
@@ -140,7 +141,7 @@ class SearchResult:
 
     @cached_property
     def counts(self) -> Counts:
-        """How much weight has which score under the model."""
+        """The distribution of weight over the scores of the model."""
         return self.attempt.problem.rows.at(self.w).counts()
 
 
@@ -155,22 +156,22 @@ def find_model(
 ) -> SearchResult:
     """Return the best model that is found until a time of the monotonic clock.
 
-    Whatever ends the search, there is an attempt to show: the best so far.
+    There is always an attempt to report, the best so far, however the search ends.
 
     Parameters
     ----------
     training
         Rows, loss and penalty, without constraints.
     constraints
-        As stated, in units of the fit.
+        The stated constraints, in units of the fit.
     settings
-        How to search.
+        Settings of the search.
     end
-        When the search has to end.
+        Time at which the search has to end.
     start
         Where it begins.
     earlier
-        What other fits of the same rows have found.
+        Results of other fits of the same rows.
     """
     start, earlier = start or Start(), earlier or EarlierFits()
     task = Task(training, tuple(constraints), settings, start, earlier, training.problem([]))
@@ -180,19 +181,19 @@ def find_model(
             try:
                 cut = _search(task)
             except OutOfTime:
-                # The clock ended a pass over the data that no solver was in charge of.
+                # The deadline passed during a pass over the data outside any solver.
                 cut = Status.TIME_LIMIT
             except KeyboardInterrupt:
                 acknowledge_interrupt()
                 cut = Status.STOPPED
-            # Even before the problem was stated: a result holds its constraints.
+            # State the problem even after an interruption, because a result holds its constraints.
             search = task.search or state_problem(task)
             attempt = search.attempts.best or search.unsolved(cut or Status.TIME_LIMIT)
         pool = search.attempts.pool
         # Only an exact search has candidates; otherwise the attempt is the answer.
         answer = pool.answer if pool.candidates else None
         certificate = certify_attempt(attempt, end, settings.grace)
-    # A model that was cut short is no start for the next fit.
+    # An interrupted model is not used as a start for the next fit.
     if task.unconstrained is not None and task.unconstrained.ended not in CUT_SHORT:
         earlier = replace(earlier, unconstrained=task.unconstrained)
     if answer is not None:
@@ -208,7 +209,7 @@ def find_model(
     )
     reason = None
     if status is Status.NO_FEASIBLE_POINT and search.is_exact and not satisfied:
-        # Of the model that is returned, which need not be the attempt's.
+        # The gaps of the returned model, which may differ from the attempt's.
         gaps = attempt.training.gaps(attempt.problem.rows.at(w).counts())
         reason = explain_infeasibility(attempt.training, gaps)
     elif status is Status.NO_FEASIBLE_POINT:
@@ -218,21 +219,21 @@ def find_model(
 
 
 def _search(task: Task) -> Status | None:
-    """Go through the steps of a fit, in this order; return what cut them short."""
-    # Without constraints first: that model may be feasible, and its scores say how wide a surrogate is.
+    """Run the steps of a fit in this order; return the status of an interruption, if there was one."""
+    # The unconstrained model comes first: it may be feasible, and its scores determine the surrogate's width.
     if task.constraints:
         task.unconstrained = task.earlier.unconstrained or solve_unconstrained(task)
         if task.unconstrained.ended in CUT_SHORT:
             return task.unconstrained.ended
     task.search = search = state_problem(task)
-    # The paper ends here: a solution of the surrogate problem, whatever its exact gap.
+    # The paper's method ends here: a solution of the surrogate problem, whatever its exact gap.
     if not search.is_exact:
         ended = search.solve_stated().result.ended
         return ended if ended in CUT_SHORT else None
     if accept_unconstrained(search):
         return None
-    # Solve the surrogate problem, and tighten its limits until exact gaps are small enough. A fit of a path
-    # with the same limits has done that already: then only models of other fits are new.
+    # Solve the surrogate problem, and tighten its limits until exact gaps are within the stated ones. If an
+    # earlier fit of the path had the same limits, only models of other fits are new.
     attempts = search.attempts
     solved = task.earlier.model_with(attempts.pool.training.max_gaps)
     if solved is not None:
@@ -244,17 +245,17 @@ def _search(task: Task) -> Status | None:
         if attempts.cut_short is not None:
             return attempts.cut_short
     search_directly(search)
-    # Nothing is feasible and has a KKT certificate: what follows takes several times as long.
+    # No feasible point with a KKT certificate: the following steps take several times as long.
     escalates = solved is None and is_unfinished(search)
     if escalates and (stopped := escalate_search(search)):
         return stopped
     attempts.chosen = choose(search, escalates)
-    # Only attempts of this fit say whether it was cut short.
+    # Only attempts of this fit show whether it was interrupted.
     return attempts.cut_short if solved is None else None
 
 
 def solve_unconstrained(task: Task) -> Result:
-    """Return the unconstrained model, from that of an earlier fit if there is one."""
+    """Return the unconstrained model, from an earlier fit if there is one."""
     begin = task.start.unconstrained
     if begin is None or begin.size != task.without.n:
         begin = task.without.constant_start if task.start.begin is None else task.start.begin
@@ -263,17 +264,17 @@ def solve_unconstrained(task: Task) -> Result:
 
 
 def state_problem(task: Task) -> Search:
-    """State the constraints on groups that are large enough, and what is to be trained for them."""
+    """State the constraints on groups that are large enough, and the problem to train for them."""
     settings, training, without = task.settings, task.training, task.without
     sigma, trained = None, tuple[Constraint, ...]()
     if task.constraints:
         counts = without.rows.at(task.w).counts()
-        # A surrogate is as wide as the spread of the scores requires, so these are needed first.
+        # The width of the surrogate depends on the spread of the unconstrained scores.
         sigma = settings.choose_surrogate(counts)
         training = training.state(task.constraints, counts, settings.min_group_size)
         if settings.outside == "no_worse":
             training = limit_adjoining(training, counts, settings.min_group_size)
-        # Exact gaps are about all ranks of the interval, and so the grid has to reach as far.
+        # Exact gaps concern all ranks of the interval, so the grid includes its ends.
         trained = tuple(
             one.on_grid(one.grid) if settings.enforce == "exact" and isinstance(one, OnAGrid) else one
             for one in (each.constraint for each in training.constraints)
@@ -286,26 +287,26 @@ def state_problem(task: Task) -> Search:
 
 
 def accept_unconstrained(search: Search) -> bool:
-    """Accept the unconstrained model if it is feasible; else add what else is known already."""
+    """Accept the unconstrained model if it is feasible; otherwise add the other known models."""
     task, pool = search.task, search.attempts.pool
     start, earlier, result = task.start, task.earlier, task.unconstrained
     assert result is not None
     pool.add(result.x, "no constraint")
     (unconstrained,) = pool.candidates
-    # No constraint binds: without them the problem is convex, and this is its solution.
+    # No constraint is active: without constraints the problem is convex, and this is its solution.
     if pool.is_feasible(unconstrained):
         search.attempts.note(Attempt(pool.training, (), None, pool.problem, result), unconstrained)
         return True
     # Equal scores satisfy all constraints but rank nothing; they bound the objective of a useful model.
-    pool.add(pool.problem.constant_start, "everybody alike")
-    # Models of looser limits may be infeasible here, and starts of segments all the same.
+    pool.add(pool.problem.constant_start, "equal scores")
+    # Models of looser limits may be infeasible here, but can still be ends of segments.
     known = {one.w.tobytes() for one in pool.candidates}
     for candidate in earlier.candidates(pool.training.max_gaps):
         if candidate.w.tobytes() not in known:
             pool.take(candidate, "another model")
-    # A warm start alone brings one model; a path has brought it already.
+    # A warm start without a path adds one model; a path has added it already.
     if not earlier.models and start.last is not None and start.last[0].size == unconstrained.w.size:
-        pool.add(start.last[0], "the last fit")
+        pool.add(start.last[0], "previous fit")
     return False
 
 
@@ -314,21 +315,21 @@ def continue_last_fit(search: Search) -> None:
     start, attempts = search.task.start, search.attempts
     if start.last is None or search.solves_are_long:
         return
-    # A feasible model of another fit is nearer to the answer than the last one, which need not be.
+    # A feasible model of another fit is nearer to the answer than the previous one, which may be infeasible.
     near = attempts.pool.best.w if attempts.pool.any_feasible else start.last[0]
-    # With other constraints than those of this fit the last one says nothing about the surrogate.
+    # If the previous fit had other constraints, its bias does not apply.
     bias = start.surrogate_bias
     if bias is None or bias.size != len(search.trained):
         bias = np.zeros(len(search.trained))
     begin = search.unsolved(Status.STOPPED)
     for attempt in search.tightener.continue_from(begin, near, bias):
-        attempts.evaluate(attempt, "going on from the last fit")
+        attempts.evaluate(attempt, "warm start from the previous fit")
         if attempt.result.ended in CUT_SHORT:
             return
 
 
 def solve_and_tighten(search: Search) -> None:
-    """Solve the surrogate problem, and correct it until exact gaps are small enough."""
+    """Solve the surrogate problem, and correct it until exact gaps are within the limits."""
     attempts, pool, long = search.attempts, search.attempts.pool, search.solves_are_long
     first = search.solve_stated()
     attempts.evaluate(first, "surrogate constraints")
@@ -340,7 +341,7 @@ def solve_and_tighten(search: Search) -> None:
         attempts.evaluate(attempt, f"correction {attempt.number}{way}")
         if attempt.result.ended in CUT_SHORT:
             return
-        # Evaluating the exact gap costs so little that it may spare the next solve.
+        # Evaluating the exact gap is so cheap that steps on it may replace the next solve.
         if long and not pool.is_feasible(pool.best):
             search_directly(search)
             if pool.is_feasible(pool.best):
@@ -348,7 +349,7 @@ def solve_and_tighten(search: Search) -> None:
 
 
 def search_directly(search: Search) -> None:
-    """Take steps on the exact metric."""
+    """Make steps on the exact metric."""
     settings, pool = search.task.settings, search.attempts.pool
     long = search.solves_are_long and not pool.any_feasible
     n_steps = (settings.times_after_long_solves if long else 1) * settings.options.search_steps
@@ -358,16 +359,16 @@ def search_directly(search: Search) -> None:
 def is_unfinished(search: Search) -> bool:
     """Whether to escalate: corrections found no feasible point with a KKT certificate."""
     settings, attempts = search.task.settings, search.attempts
-    # Without steps on the exact metric (search_steps=0) users want no longer search either.
+    # Users who switch off steps on the exact metric (search_steps=0) do not want a longer search, either.
     if search.solves_are_long or not settings.options.search_steps or attempts.any_feasible_kkt_point:
         return False
-    # Quadratic programs grow with the functions; and some limits no model can reach.
+    # Quadratic programs grow with the number of functions, and no model can satisfy some limits.
     is_affordable = search.problem.m <= settings.escalation.most_functions
     return is_affordable and all(map(is_reachable, attempts.pool.training.constraints))
 
 
 def escalate_search(search: Search) -> Status | None:
-    """Search along the boundary of the feasible set; return STOPPED if the user's callback says so."""
+    """Search along the boundary of the feasible set; return STOPPED if the user's callback returns True."""
     settings = search.task.settings
     sigma = search.attempts.pool.sigma
     assert sigma is not None
@@ -386,18 +387,18 @@ def escalate_search(search: Search) -> Status | None:
 def choose(search: Search, escalated: bool) -> Attempt:
     """Return the best feasible attempt whose KKT certificate holds, or the best of all.
 
-    If there is none such, and some model is feasible, one is looked for near that model.
+    If no such attempt exists but some model is feasible, look for one near that model.
     """
     attempts, tightener, settings = search.attempts, search.tightener, search.task.settings
     pool, ordered = attempts.pool, attempts.ordered
     for attempt in ordered:
-        # In order of objectives: a later one may have a KKT certificate where the best is not.
+        # In order of objectives: if the best has no KKT certificate, a later one may have it.
         if attempts.has_feasible_kkt_point(attempt):
             return attempt
     best = last = ordered[0]
     if search.solves_are_long or not pool.any_feasible:
         return best
-    # A solve that ran out of steps is resumed, until it is feasible and its KKT certificate holds.
+    # A solve that ran out of steps is resumed until it is feasible and its KKT certificate holds.
     for _ in range(settings.n_looks):
         if last.result.ended is not Status.MAX_ITER:
             break
@@ -410,7 +411,7 @@ def choose(search: Search, escalated: bool) -> Attempt:
         escalation = settings.escalation
         fraction = escalation.fraction(pool.training.cells.n_rows)
         return find_kkt_point(attempts, best, tightener, escalation.kkt_search, fraction) or best
-    # Else problems are solved whose constraints are true of the best model.
+    # Otherwise solve problems whose constraints are exact at the best model.
     last, near, limits = best, pool.best, pool.training.max_gaps
     for _ in range(settings.n_looks):
         last = tightener.solve_around(last, near.w, limits)

@@ -1,4 +1,4 @@
-"""What a fit is given besides rows, constraints and loss: settings, and what earlier fits have found."""
+"""Settings of a fit, and the results of earlier fits of the same rows."""
 
 from __future__ import annotations
 
@@ -24,45 +24,45 @@ from partialfair.utils.typing import Floats, GroupLabel
 
 @dataclass(frozen=True, kw_only=True)
 class FitSettings:
-    """What is fitted and how, besides rows, loss and constraints; parameters of estimators state most of it.
+    """Settings of a fit besides rows, loss and constraints; parameters of estimators define most of them.
 
     Attributes
     ----------
     alpha
-        Of the penalty ``½ alpha ‖coef‖²``.
+        Strength of the penalty ``½ alpha ‖coef‖²``.
     fit_intercept, group_terms
         Terms of the model; see `linear_model`.
     higher_is_better
-        Whether scores above 0 predict the positive class; else those below do.
+        Whether scores above 0 predict the positive class; otherwise scores below 0 do.
     solver, solver_name, max_iter
-        The solver, and the name and limit by which it was chosen; a solver that was not chosen by name (None)
+        The solver, and the name and limit by which it was chosen. A solver that was not chosen by name (None)
         is never replaced by one that suits the problem better.
     enforce
-        Whether exact gaps, or only surrogate constraints, are to be small enough.
+        Whether the limits apply to exact gaps or to surrogate constraints only.
     outside
         Whether gaps next to the interval may be larger than those of the unconstrained model.
     options
-        What most users leave alone; its ``n_points`` and ``n_starts`` are in the constraints and the solver.
+        The user's `FitOptions`; ``n_points`` and ``n_starts`` are in the constraints and the solver.
     min_group_size, tol
         As in `PartialFairClassifier`.
     seed
-        Of all that is random.
+        Seed of everything random.
     callback, verbose
-        What is called, and shown, as solvers proceed.
+        The user's callback, and how much progress to report.
     tightening, direct, escalation
-        Of the corrections of surrogate problems, of the steps on the exact metric, and of what follows if no
-        feasible point with a KKT certificate was found.
+        Settings of the corrections of surrogate problems, of the steps on the exact metric, and of the search
+        if no feasible point with a KKT certificate was found.
     relative_width, min_spread
         Width of a surrogate in units of the spread of the unconstrained scores: on a9a, law school and the
-        synthetic admissions at max_gap 0.05 the exact gap was smallest between 0.15 and 0.4. Scores whose
-        spread is smaller, relative to their size, are equal but for rounding errors.
+        synthetic admissions with max_gap 0.05 the exact gap was smallest between 0.15 and 0.4. Scores whose
+        spread is smaller than ``min_spread``, relative to their size, are equal up to rounding errors.
     unconstrained_tol
         Gradient of the unconstrained model, which is only a start, in units of tol.
     n_looks
-        Solves in a row that look for a feasible KKT point near the best model, without an escalation.
+        Number of solves that look for a feasible KKT point near the best model, without an escalation.
     times_after_long_solves
-        Evaluations of the exact metric, in units of what is usual, as long as no model is feasible, where a
-        solve costs hundreds of them.
+        Number of evaluations of the exact metric, in units of the usual number, as long as no model is
+        feasible and a solve costs hundreds of them.
     grace
         Seconds after the deadline that the KKT certificate of the best point may take.
     """
@@ -109,13 +109,13 @@ class FitSettings:
         return replace(self, options=options, callback=wrapped)
 
     def choose_surrogate(self, counts: Counts) -> Surrogate:
-        """Return the surrogate; "auto" makes it as wide as suits the spread of the unconstrained scores."""
+        """Return the surrogate; "auto" adapts its width to the spread of the unconstrained scores."""
         sigma, width = self.options.surrogate, self.options.surrogate_width
         if isinstance(sigma, Surrogate):
             return sigma
         if width != "auto":
             return surrogate(sigma, float(width))
-        # Thresholds differ where scores do: a surrogate has to see a part of the interval, and not all of it.
+        # Thresholds differ as scores do: a surrogate must cover a part of the interval, but not all of it.
         unit = counts.spread
         is_constant = unit <= self.min_spread * (1 + counts.scale.largest)
         width = 1.0 if is_constant else self.relative_width * unit
@@ -123,11 +123,11 @@ class FitSettings:
 
     def select_solver(self, problem: Problem) -> Solver:
         """Return the solver, or one that suits the problem better if it was chosen by name."""
-        # An object of the user's is used for whatever problem.
+        # A solver object of the user is used for any problem.
         if self.solver_name is None:
             return self.solver
         if not problem.m:
-            return Newton()  # constraints that nothing can violate
+            return Newton()  # constraints that cannot be violated
         if self.solver_name == "idca" and problem.rows.parameters.block_size > Newton.largest_block:
             # Hessians would be too large.
             return IDCA() if self.max_iter is None else IDCA(max_iter=self.max_iter)
@@ -136,7 +136,7 @@ class FitSettings:
 
 @dataclass(frozen=True, eq=False)
 class WarmStart:
-    """What an earlier fit left to begin with, in the units of the caller.
+    """The start that an earlier fit left, in the units of the caller.
 
     Attributes
     ----------
@@ -145,7 +145,7 @@ class WarmStart:
     unconstrained
         Parameters of its unconstrained model, if it had one.
     surrogate_bias
-        By how much its exact gaps exceeded its trained limits; see `Start`.
+        Difference between its exact gaps and its trained limits; see `Start`.
     """
 
     coef: Floats
@@ -156,10 +156,10 @@ class WarmStart:
     surrogate_bias: Floats | None = None
 
     def start(self, model: LinearModel, labels: tuple[GroupLabel, ...], unit: float) -> Start:
-        """Return where a search for a model begins; parameters count only if they fit the model."""
+        """Return where a search for a model begins; parameters are used only if they match the model."""
         intercept = self.intercept if model.n_intercepts else np.empty(0)
         shapes = (model.n_vectors, model.design.shape[1]), (model.n_intercepts,)
-        # Other groups or columns: a model of them is no start.
+        # A model with other groups or columns cannot be a start.
         last = None
         if self.labels == labels and (self.coef.shape, intercept.shape) == shapes:
             last = model.pack(self.coef / unit, intercept / unit), self.thresholds / unit
@@ -173,13 +173,13 @@ class Start:
     Attributes
     ----------
     begin
-        Where the unconstrained fit begins; None: at a constant score.
+        Where the unconstrained fit begins; None means at a constant score.
     last
         Parameters and thresholds of an earlier fit, if there is one.
     unconstrained
         Parameters of its unconstrained model.
     surrogate_bias
-        By how much its exact gaps exceeded its trained limits in the end; see `Attempt.surrogate_bias`.
+        Difference between its exact gaps and its trained limits in the end; see `Attempt.surrogate_bias`.
     """
 
     begin: Floats | None = None
@@ -188,25 +188,25 @@ class Start:
     surrogate_bias: Floats | None = None
 
     def point(self, problem: Problem) -> Floats | None:
-        """Return the solution of the earlier fit, with its thresholds if they are as many."""
+        """Return the solution of the earlier fit, with its thresholds if their number is the same."""
         if self.last is None or self.last[0].size != problem.rows.parameters.n:
             return None
         w, thresholds = self.last
-        # Thresholds of another grid suit no constraint; those that suit the scores are computed.
+        # Thresholds of another grid do not apply; otherwise thresholds are computed from the scores.
         same = thresholds.size == problem.bank.n_theta
         return np.concatenate([w, thresholds]) if same else problem.start_at(w)
 
 
 @dataclass(frozen=True, eq=False)
 class PathModel:
-    """What one fit of a path came back with.
+    """The result of one fit of a path.
 
     Attributes
     ----------
     candidate
-        The model, evaluated by the limits of the fit.
+        The model, evaluated with the limits of the fit.
     attempt
-        The attempt whose KKT certificate is shown.
+        The attempt whose KKT certificate is reported.
     """
 
     candidate: CandidateModel
@@ -220,7 +220,7 @@ class PathModel:
 
 @dataclass(frozen=True, eq=False)
 class EarlierFits:
-    """What fits of the same rows with other limits have found: a value that one fit hands to the next.
+    """Results of fits of the same rows with other limits: one fit passes this value to the next.
 
     Attributes
     ----------
@@ -229,9 +229,10 @@ class EarlierFits:
     unconstrained
         The unconstrained model, once it is solved.
     models
-        By limits, in the order in which they were first set.
+        Models by limits, in the order in which the limits were first set.
     pareto
-        Candidates, feasible or not, that no other beats in gaps and objective; their ``excess`` holds gaps.
+        Candidates, feasible or not, that no other candidate dominates in gaps and objective; their ``excess``
+        holds gaps.
     """
 
     rows: PreparedRows | None = None
@@ -240,20 +241,20 @@ class EarlierFits:
     pareto: tuple[CandidateModel, ...] = ()
 
     def add(self, model: PathModel, pool: Pool) -> EarlierFits:
-        """Return these and a model, which replaces one with the same limits, with the candidates it beat."""
-        # A fit with the same limits replaces the former, so that a path has one model for each.
+        """Return a copy with one more model, which replaces one with the same limits, and its candidates."""
+        # A fit with the same limits replaces the former, so a path has one model for each.
         same = [(one.max_gaps == model.max_gaps).all() for one in self.models]
         models = [model if is_same else one for one, is_same in zip(self.models, same, strict=True)]
         pareto = list(self.pareto)
         for candidate in pool.candidates:
-            # Gaps, and not excesses: these would depend on the limits of the fit.
+            # Gaps are stored, because excesses depend on the limits of the fit.
             given = replace(candidate, excess=candidate.excess + pool.training.max_gaps)
             if candidate.is_predictive and not any(_beats(one, given) for one in pareto):
                 pareto = [*(one for one in pareto if not _beats(given, one)), given]
         return replace(self, models=tuple(models if any(same) else [*models, model]), pareto=tuple(pareto))
 
     def candidates(self, max_gaps: Floats) -> list[CandidateModel]:
-        """Return all candidates of earlier fits, evaluated by the given limits: gaps do not change."""
+        """Return all candidates of earlier fits, evaluated with the given limits; gaps do not change."""
         return [replace(one, excess=one.excess - max_gaps) for one in self.pareto]
 
     def model_with(self, max_gaps: Floats) -> PathModel | None:
@@ -261,8 +262,8 @@ class EarlierFits:
         return next((one for one in self.models if (one.max_gaps == max_gaps).all()), None)
 
     def has_better(self, model: PathModel) -> bool:
-        """Whether a candidate of another fit satisfies the limits of a model, and is the better answer."""
-        # Objectives never fall as limits become stricter: if one does, the looser fit missed a model.
+        """Whether a candidate of another fit satisfies the limits of a model and is a better answer."""
+        # Objectives cannot decrease as limits become stricter; if one does, the looser fit missed a model.
         found = model.candidate
         return any(
             one.worst <= 0 and (found.worst > 0 or one.objective < found.objective)

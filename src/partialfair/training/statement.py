@@ -1,8 +1,7 @@
-"""What a fit is asked for: rows, loss and penalty, and constraints on the groups that are large enough.
+"""The problem that a fit solves: rows, loss, penalty, and constraints on the groups that are large enough.
 
-A constraint as the user wrote it becomes one on the groups of some rows (`GroupedConstraint`), whose exact
-gap decides whether a model is feasible. It is measured by `partialfair.metrics`, never by the formulas that
-train.
+A constraint as the user stated it becomes a constraint on the groups of some rows (`GroupedConstraint`). Its
+exact gap decides whether a model is feasible; `partialfair.metrics` measures it, not the formulas that train.
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ from itertools import combinations
 
 import numpy as np
 
-from partialfair.constraints import Constraint, ConstraintBlock, check_compatible, join
+from partialfair.constraints.base import Constraint, check_compatible
+from partialfair.constraints.block import ConstraintBlock, join
 from partialfair.constraints.surrogates import Surrogate
 from partialfair.data.groups import Groups, enough, group_name, members_text
 from partialfair.data.intervals import band_weights
@@ -38,24 +38,24 @@ from partialfair.utils.typing import Bools, Floats, GroupLabel, Ints
 
 @dataclass(frozen=True, eq=False)
 class GroupedConstraint:
-    """A constraint, on those groups of some rows that are large enough for it.
+    """A constraint on those groups of some rows that are large enough.
 
     Attributes
     ----------
     stated
-        The constraint as the user wrote it.
+        The constraint as the user stated it.
     all_groups
         The groups of all rows.
     is_large : (n_groups,)
-        Which of them are large enough.
+        Whether each group is large enough.
     small
-        Groups that are too small, with their effective members in the interval.
+        Groups that are too small, with their effective sample sizes in the interval.
     min_group_size
-        Members from which on a group is large enough.
+        Smallest effective sample size of a group.
     n_rows : (n_groups,)
         Number of rows of each group.
     is_adjoining
-        Whether it was not stated, but limits the gap next to a stated interval.
+        Whether the constraint limits the gap next to a stated interval and was not stated itself.
     """
 
     stated: Constraint
@@ -69,7 +69,7 @@ class GroupedConstraint:
 
     @cached_property
     def groups(self) -> Groups:
-        """Group of every cell; −1 for those of groups that are too small, which count in the loss only."""
+        """Group of every cell; −1 for cells of groups that are too small, which count in the loss only."""
         return self.all_groups if self.is_large.all() else self.all_groups.only(self.is_large)
 
     @cached_property
@@ -79,17 +79,17 @@ class GroupedConstraint:
 
     @cached_property
     def has_metric(self) -> bool:
-        """Whether it bounds an exact metric."""
+        """Whether the constraint has an exact metric."""
         return record_of(self.constraint) is not None
 
     @property
     def is_in_scores(self) -> bool:
-        """Whether it bounds a difference of scores, and not one of proportions."""
+        """Whether it limits a difference of scores rather than of proportions."""
         record = record_of(self.constraint)
         return record is not None and record.bounded.in_scores
 
     def groups_of(self, counts: WeightedScores) -> Groups:
-        """Return the groups that scores belong to, among those that are large enough."""
+        """Return the groups of scores, among those that are large enough."""
         return Groups(counts.codes, self.all_groups.labels).only(self.is_large)
 
     def gap(self, counts: WeightedScores) -> WorstGap:
@@ -108,11 +108,11 @@ class GroupedConstraint:
         return inside
 
     def effective_members(self, cells: Cells) -> Floats:
-        """Return the effective number of members of each group in the interval."""
+        """Return the effective sample size of each group in the interval."""
         return self.constraint.effective_members(self.groups, cells.weights, cells.positive, cells.squares)
 
     def describe_small(self) -> str:
-        """Say which groups are too small, and how small."""
+        """Return which groups are too small, with their sizes, as text."""
         sizes = [
             f"{shown(group_name(label), 60)} has {members_text(size, too_few=True)}"
             for label, size in self.small.items()
@@ -123,9 +123,9 @@ class GroupedConstraint:
 def group_constraints(
     constraints: Sequence[Constraint], groups: Groups, cells: Cells, min_group_size: float
 ) -> tuple[GroupedConstraint, ...]:
-    """Tie constraints to groups, without those that have too few effective members in the interval.
+    """Apply constraints to the groups that have enough effective rows in the interval.
 
-    Rows that have no weight must be left out before.
+    Rows with weight 0 must have been removed.
     """
     # Rows without a group count in the loss only.
     inside = groups.codes >= 0
@@ -142,7 +142,7 @@ def group_constraints(
 
 
 def check_groups(constraints: Sequence[GroupedConstraint]) -> None:
-    """Refuse constraints that compare fewer than two groups, and those that exclude each other."""
+    """Raise `InputError` if a constraint has fewer than two groups, or if constraints are contradictory."""
     for one in constraints:
         if len(one.groups.labels) < 2:
             large = [shown(name) for name in one.groups.names]
@@ -153,7 +153,7 @@ def check_groups(constraints: Sequence[GroupedConstraint]) -> None:
                 "merge groups or lower min_group_size"
             )
     for one, other in combinations(constraints, 2):
-        # Constraints may be about different groups; only where both apply they can exclude each other.
+        # Constraints can be contradictory only on groups that both of them compare.
         common = [label for label in one.groups.labels if label in other.groups.labels]
         members = np.isin(one.groups.codes, [one.groups.labels.index(label) for label in common])
         check_compatible([one.stated.among(common), other.stated.among(common)], one.groups.take(members))
@@ -167,16 +167,16 @@ def measure_gap(
     min_group_size: float,
     higher_is_better: bool,
 ) -> tuple[Constraint, WorstGap]:
-    """Return a constraint, with an interval that is chosen by scores filled in, and its exact gap.
+    """Return a constraint, with its interval filled in if that depends on scores, and its exact gap.
 
     Parameters
     ----------
     stated
         The constraint, in the units of the scores.
     rows, labels
-        Scores with their weights, groups and positives, and the groups' labels.
+        Scores with their weights, groups and positives, and the labels of the groups.
     min_group_size
-        Members in the interval from which on a group is large enough.
+        Smallest effective sample size of a group in the interval.
     higher_is_better
         Whether ranks are counted from the highest score.
     """
@@ -184,7 +184,7 @@ def measure_gap(
     counts = replace(rows, scores=sign * rows.scores)
     placed = place_intervals([stated.in_units(sign)], counts, labels, min_group_size)
     cells = Cells(counts.weights, counts.codes, counts.positive)
-    # Groups are small or large by the rows given here, not by those of the fit.
+    # Group sizes are those of the rows given here, not of the rows of the fit.
     (one,) = group_constraints(placed, Groups(counts.codes, tuple(labels)), cells, min_group_size)
     worst = one.gap(counts)
     return placed[0].in_units(sign), replace(worst, threshold=sign * worst.threshold)
@@ -192,12 +192,12 @@ def measure_gap(
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """What stays the same while a fit tries models.
+    """The parts of a problem that do not change while a fit tries models.
 
     Attributes
     ----------
     data
-        The rows, wherever they lie.
+        The rows, in memory or elsewhere.
     objective, alpha
         Loss, and penalty of each penalized parameter.
     groups
@@ -205,9 +205,9 @@ class Training:
     tol
         ε of the KKT certificate.
     box
-        Where parameters may lie; thresholds may lie anywhere.
+        Bounds of parameters; thresholds have none.
     constraints
-        What is bounded, and among which groups; none for the unconstrained model.
+        The constraints on groups; empty for the unconstrained model.
     interval_chosen
         Whether an interval was chosen by the scores of the unconstrained model.
     """
@@ -223,7 +223,7 @@ class Training:
 
     @property
     def cells(self) -> Cells:
-        """What constraints are tied to: rows, or cells of rows."""
+        """The rows, or cells of equal rows, to which constraints apply."""
         assert self.data.cells is not None
         return self.data.cells
 
@@ -233,7 +233,7 @@ class Training:
         return np.array([one.constraint.max_gap for one in self.constraints])
 
     def state(self, constraints: Sequence[Constraint], counts: Counts, min_group_size: float) -> Training:
-        """Return the same with constraints on groups that are large enough, given unconstrained scores."""
+        """Return a copy with constraints on groups that are large enough, given unconstrained scores."""
         placed = place_intervals(constraints, counts, self.groups.labels, min_group_size)
         grouped = group_constraints(placed, self.groups, self.cells, min_group_size)
         check_groups(grouped)
@@ -241,7 +241,7 @@ class Training:
         return replace(self, constraints=grouped, interval_chosen=chosen)
 
     def blocks(self, trained: Sequence[Constraint], sigma: Surrogate | None) -> list[ConstraintBlock]:
-        """Tie what is trained, one for each constraint, to the rows."""
+        """Apply the trained constraints, one for each stated constraint, to the rows."""
         if sigma is None:
             return []
         return [
@@ -250,10 +250,10 @@ class Training:
         ]
 
     def problem(self, blocks: Sequence[ConstraintBlock]) -> Problem:
-        """State the problem of the paper for some blocks of constraints; for none it is unconstrained."""
+        """Return the problem of the paper for blocks of constraints; unconstrained if there are none."""
         joined = join(blocks)
         box = self.box
-        if not box.is_unbounded:  # thresholds θ are free: only parameters have bounds
+        if not box.is_unbounded:  # only parameters have bounds, thresholds θ do not
             free = np.full(joined.joined_bank.n_theta, np.inf)
             box = Box(np.append(box.low, -free), np.append(box.high, free))
         return Problem.about(self.data, self.objective, joined, self.alpha, box)

@@ -1,13 +1,13 @@
-"""One thread for BLAS while models are fitted, in however many threads.
+"""One BLAS thread during fits, in any number of Python threads.
 
-Most libraries have one limit for the whole process. Were each fit to restore what it met, one that begins
-during another would meet 1, and leave it behind when it ends last::
+Most libraries have one limit for the whole process. If each fit restored the limit that it met, a fit that
+begins during another would meet 1, and set it again when it ends last::
 
     first fit    2 → 1 ─────── 1 → 2
     second fit         1 → 1 ──────── 2 → 1
 
-So the limit is held by a thread of its own, from the beginning of the first of several fits to the end of the
-last: newer versions of threadpoolctl let only the thread that has set a limit change it.
+So a separate thread holds the limit from the beginning of the first of several fits to the end of the last:
+newer versions of threadpoolctl let only the thread that set a limit change it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["one_blas_thread"]
 
 
 class _Holder:
-    """A thread that limits BLAS to one until it is told that nobody needs it any more."""
+    """A thread that limits BLAS to one thread until it is released."""
 
     def __init__(self) -> None:
         self._limited, self._done = Event(), Event()
@@ -48,9 +48,9 @@ class _Holder:
 
 
 class _RunningFits:
-    """Which fits are under way, and who holds the limit for them.
+    """The fits in progress, and the thread that holds the limit for them.
 
-    An interrupt may come at any step, so that both ends can be called at any time, and twice.
+    An interrupt may come at any step, so both methods can be called at any time, and repeatedly.
     """
 
     def __init__(self) -> None:
@@ -87,11 +87,11 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread, and give back what there was when the last of several fits ends."""
+    """Limit BLAS to one thread; the end of the last of several fits restores the former limit."""
     fit = object()
     try:
         _fits.begin(fit)
-        with threadpool_limits(1, user_api="blas"):  # of this thread, in libraries that count by thread
+        with threadpool_limits(1, user_api="blas"):  # for libraries with a limit per thread
             yield
     finally:
         _fits.end(fit)

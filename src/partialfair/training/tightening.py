@@ -1,19 +1,19 @@
-"""From a fit of the surrogate problem to ones whose *exact* gap is at most the limit (``enforce="exact"``).
+"""Corrections of the surrogate problem until the *exact* gap is at most the limit (``enforce="exact"``).
 
-A surrogate constraint holds at a grid of ranks and for a smoothed indicator, while the limit is about the
-exact metric. So the problem is solved again and again, each time from the last solution x_c, and corrected in
-both directions: limits become stricter where the exact gap was too large, and looser where there was slack.
-The first time the grid is made twice as fine; later a point is added where the exact gap was largest.
+A surrogate constraint applies to a grid of ranks and to a smoothed indicator, while the limit is about the
+exact metric. So the problem is solved repeatedly, each time from the last solution x_c, with corrections in
+both directions: limits become stricter if the exact gap was too large, and looser if there was slack. The
+first correction doubles the number of grid points; later ones add a point where the exact gap was largest.
 
-That is all by default. It can be done rank by rank as well, by constraints
+This is the default. Constraints can also be corrected at each rank ("rank by rank"), as
 
     f_i(x) + h_i(x_c) − f_i(x_c) ≤ 0,
 
-where h_i is f_i with the indicator itself in place of its surrogate: at x_c the constraint says what is true,
-and the surrogate, which becomes narrower as long as it covers enough members to have a slope that means
-something, only says how that changes with x. The objective falls at the same training gap, but counts at one
-rank are subject to chance, and fitting them can cost accuracy on new data: it is for ``surrogate_halvings``,
-and for limits that cannot be satisfied otherwise.
+where h_i is f_i with the indicator in place of its surrogate. At x_c this constraint is exact, and the
+surrogate only determines its slope. Its width is halved while it covers enough rows for a reliable slope.
+The objective is then lower at the same training gap, but counts at one rank are random, and fitting them can
+reduce accuracy on new data. So this is used only with ``surrogate_halvings``, and for limits that cannot be
+satisfied otherwise.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from partialfair.constraints import Constraint, OnAGrid, join
+from partialfair.constraints.base import Constraint
+from partialfair.constraints.block import join
+from partialfair.constraints.parity import OnAGrid
 from partialfair.constraints.surrogates import Ramp, Surrogate
 from partialfair.data.groups import group_name
 from partialfair.data.intervals import as_interval_set, ranks_text
@@ -34,23 +36,23 @@ from partialfair.training.statement import GroupedConstraint, Training
 from partialfair.utils.text import percent
 from partialfair.utils.typing import Floats
 
-# Width, relative to a surrogate's, of a ramp that is as good as the indicator.
+# Width, relative to a surrogate's, of a ramp that equals the indicator for all practical purposes.
 _INDICATOR = 1e-6
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How many corrections there may be, and how many steps.
+    """Limits on the number of corrections and steps.
 
     Attributes
     ----------
     rounds
-        Corrections.
+        Largest number of corrections.
     times, more
-        Steps: so many for each of the first solve's, and so many more.
+        Largest number of steps: this multiple of the first solve's, plus a constant.
     usual_rows
-        Rows up to which there are as many more. A step costs as much as there are rows: where these are
-        many, there are hardly any more.
+        Largest number of rows with this constant. The cost of a step is proportional to the rows, so with
+        more rows the constant is smaller.
     """
 
     rounds: int
@@ -59,7 +61,7 @@ class Budget:
     usual_rows: int = 20_000
 
     def is_spent(self, round_number: int, n_steps: int, first: Attempt) -> bool:
-        """Whether there are no more rounds, or steps."""
+        """Whether no rounds, or no steps, are left."""
         more = self.more * min(1.0, self.usual_rows / first.training.cells.n_rows)
         of_first = first.steps - first.result.history[0].step
         return round_number >= self.rounds or n_steps > self.times * of_first + more
@@ -67,29 +69,29 @@ class Budget:
 
 @dataclass(frozen=True)
 class Tightening:
-    """Settings of a `Tightener`. Shares are relative to the stated limits.
+    """Settings of a `Tightener`. Fractions are relative to the stated limits.
 
     Attributes
     ----------
     before, after
-        Budgets until a model satisfies the constraints, and from then on, when others can be better by a
-        little.
+        Budgets until a model satisfies the constraints, and from then on, when the possible gain is small.
     n_failures, lost
-        Solves that may go wrong: end with constraints violated by that share, or with an exact gap that is
-        larger than the last by a whole limit.
+        Number of solves that may fail, that is, end with a violation of the constraints above this fraction,
+        or with an exact gap that is larger than the last by a whole limit.
     n_halvings, covered, enough
-        How often the surrogate is halved at most; the share of a group that a surrogate of the first width
-        covers, roughly (a quarter of the spread of scores that are nearly normal); and members that it has to
-        cover: fewer make its slope a matter of chance.
+        Largest number of halvings of the surrogate; the approximate fraction of a group that a surrogate of
+        the first width covers (a quarter of the spread of nearly normal scores); and the number of rows that
+        it has to cover, because with fewer its slope is mostly noise.
     closer, closer_continued, closer_rank_by_rank, looser
-        Shares that are taken off in addition to an excess, and share of a slack that is given back.
+        Fractions that are subtracted from a limit in addition to an excess, and the fraction of a slack that
+        is added to it.
     most_taken, most_given
-        Shares by which trained limits may differ from those stated.
+        Fractions by which trained limits may differ from those stated.
     n_continued, close_enough, close_enough_continued
-        Solves that continue from a model, and shares that a solve may leave unused: steps on the exact metric
-        use them, those towards models of a path with lower objectives most of all.
+        Number of solves that continue from a model, and fractions of the limit that a solve may leave unused:
+        steps on the exact metric use them, above all steps towards models of a path with lower objectives.
     same
-        Objectives that differ by no more are those of the same model.
+        Objectives that differ by at most this are those of the same model.
     """
 
     before: Budget = Budget(rounds=8, times=3, more=150)
@@ -113,14 +115,14 @@ class Tightening:
 
 @dataclass(frozen=True, eq=False)
 class Tightener:
-    """Solves problems again with other limits.
+    """Solve problems again with other limits.
 
-    Attributes
+    Parameters
     ----------
     settings
-        Shares and budgets.
+        Fractions and budgets.
     solving
-        Solves them, each from the last solution.
+        Solves the problems, each from the last solution.
     """
 
     settings: Tightening
@@ -132,17 +134,17 @@ class Tightener:
         Parameters
         ----------
         first
-            What is to be corrected.
+            The attempt to correct.
         halvings
-            How often the surrogate may be halved; with 0 only limits are corrected, and ranks one by one only
-            if no model satisfied the constraints then.
+            How often the surrogate may be halved. With 0 only limits are corrected, and constraints are
+            corrected at each rank only if no model satisfies them after that.
         solves_are_long
-            Whether ranks are corrected one by one at once, if limits would have to be next to nothing.
+            Whether to correct constraints at each rank at once if limits would have to be nearly 0.
         """
         settings, narrowest, begun = self.settings, self._most_halvings(first), first.steps
-        # So large an excess that limits would have to be next to nothing.
+        # The excess is so large that limits would have to be nearly 0.
         far = (first.excess > (settings.most_taken - settings.closer) * first.training.max_gaps).any()
-        # Limits alone come first: rank by rank means fitting counts that are subject to chance.
+        # Limits alone come first, because corrections at each rank fit random counts.
         if halvings:
             order = [min(halvings, narrowest), 0]
         else:
@@ -159,34 +161,34 @@ class Tightener:
             begun = attempt.steps
 
     def _series(self, first: Attempt, most_halvings: int, begun: int) -> Iterator[Attempt]:
-        """Correct again and again, rank by rank if the surrogate may be halved some times.
+        """Correct repeatedly, at each rank if the surrogate may be halved.
 
         Parameters
         ----------
         first
-            What is to be corrected.
+            The attempt to correct.
         most_halvings
             How often the surrogate may be halved.
         begun
-            Steps that were taken before.
+            Number of steps before this series.
         """
         settings, stated = self.settings, first.training.max_gaps
         last, rank_by_rank = first, most_halvings > 0
-        # What is taken off the stated limits; negative where they were loosened.
+        # The reduction of the stated limits; negative for looser limits.
         taken, n_failures, satisfied = np.zeros(stated.size), 0, first.satisfied
         closer = settings.closer_rank_by_rank if rank_by_rank else settings.closer
-        # Limits may become looser by half, but not than the largest gap there is.
+        # Limits may become looser by half, up to the largest possible gap.
         room = np.array([one.largest_gap for one in first.constraints]) - stated
         most_given = np.minimum(settings.most_given * stated, room)
         for number in range(settings.before.rounds):
             before = taken
             if number or not rank_by_rank:
-                # An excess is taken off with a bit more; most of a slack is given back.
+                # Subtract an excess and a little more; add most of a slack.
                 change = np.where(
                     last.excess > 0, last.excess + closer * stated, settings.looser * last.excess
                 )
                 taken = np.clip(taken + change, -most_given, settings.most_taken * stated)
-            # One halving more each time: at a solution, slopes of a narrower surrogate say more.
+            # One more halving each time: near a solution the slopes of a narrower surrogate are better.
             halved = min(number, most_halvings)
             attempt = self._correct(last, stated - taken, halved, rank_by_rank=rank_by_rank)
             yield attempt
@@ -202,7 +204,7 @@ class Tightener:
                 or budget.is_spent(number + 1, attempt.steps - begun, first)
             ):
                 return
-            # The next correction begins again from the last attempt that was not lost.
+            # The next correction begins again from the last attempt that did not fail.
             if self._is_lost(attempt, last):
                 n_failures += 1
                 if n_failures == settings.n_failures:
@@ -211,26 +213,26 @@ class Tightener:
                 last = attempt
 
     def _is_lost(self, attempt: Attempt, last: Attempt) -> bool:
-        """Whether nothing good can be expected near an attempt; running out of steps alone is no loss."""
+        """Whether an attempt failed and cannot be a start for others; running out of steps is not failing."""
         stated = attempt.training.max_gaps
         violated = not attempt.arrived and attempt.result.violation > self.settings.lost * stated.max()
         return bool(violated or (attempt.excess > np.maximum(last.excess, 0.0) + stated).any())
 
     def solve_around(self, attempt: Attempt, w: Floats, limits: Floats, halved: int = 0) -> Attempt:
-        """Solve the problem whose constraints are true of a model, with given limits.
+        """Solve the problem whose constraints are exact at a model, with given limits.
 
-        With a surrogate as wide as at first such problems are solved soonest; with one that is halved some
-        times solutions are closer to the model.
+        With the surrogate's first width such problems are solved fastest; with halved ones solutions are
+        closer to the model.
         """
         at = replace(attempt, result=replace(attempt.result, x=attempt.problem.start_at(w)))
         return self._correct(at, limits, halved, rank_by_rank=True)
 
     def continue_from(self, begin: Attempt, w: Floats, surrogate_bias: Floats) -> Iterator[Attempt]:
-        """Solve, from a model that is nearly the answer, problems that are corrected already; yield each.
+        """Solve corrected problems from a model that is nearly the answer; yield each attempt.
 
-        The last model of a path is nearly the answer for the next limit, and its surrogate was off by about
-        as much: constraints need not be stated first, and then corrected. The bias of a surrogate falls with
-        κ, but more slowly: along paths about as √κ. So much is taken off at once, and a little more.
+        The last model of a path is nearly the answer for the next limit, and the bias of its surrogate is
+        about the same, so the stated constraints need not be solved first. The bias decreases with κ, along
+        paths about as √κ. The limits are reduced by that at once, and by a little more.
 
         Parameters
         ----------
@@ -244,7 +246,7 @@ class Tightener:
         settings, stated = self.settings, begin.training.max_gaps
         closer, smallest = settings.closer_continued, np.inf
         least, most = (1 - settings.most_taken) * stated, (1 + settings.most_given) * stated
-        # The bias of the last model in units of √κ, for the new κ.
+        # The bias of the last model, converted from units of √κ for the new κ.
         limits = np.clip((1 - closer) * stated - np.sqrt(stated) * surrogate_bias, least, most)
         last = replace(begin, result=replace(begin.result, x=begin.problem.start_at(w)))
         for _ in range(settings.n_continued):
@@ -262,19 +264,19 @@ class Tightener:
                 limits = self.make_stricter(last, limits, closer)
 
     def solve_further(self, attempt: Attempt) -> Attempt:
-        """Take more steps on the problem of an attempt that ran out of them."""
+        """Make more steps on the problem of an attempt that ran out of them."""
         result = self.solving.solve(attempt.problem, attempt.result.x, again=True)
         return replace(attempt, result=result, number=attempt.number + 1)
 
     def make_stricter(self, attempt: Attempt, limits: Floats, closer: float | None = None) -> Floats:
-        """Return limits for after an attempt that exceeded them: stricter by as much, and a little more."""
+        """Return limits for the next attempt: reduced by the excess and a little more."""
         settings, stated = self.settings, attempt.training.max_gaps
         share = settings.closer_rank_by_rank if closer is None else closer
         less = limits - np.maximum(attempt.excess, 0.0) - share * stated
         return np.asarray(np.maximum(less, (1 - settings.most_taken) * stated))
 
     def _most_halvings(self, first: Attempt) -> int:
-        """Return how often the surrogate may be halved and still cover enough members of every group."""
+        """Return how often the surrogate may be halved and still cover enough rows of every group."""
         settings, covered = self.settings, []
         for one in first.training.constraints:
             inside = one.effective_members(first.training.cells)
@@ -298,15 +300,15 @@ class Tightener:
         pairs = zip(constraints, limits.tolist(), strict=True)
         trained = tuple(replace(one, max_gap=limit) for one, limit in pairs)
         block = join(training.blocks(trained, sigma))
-        # The surrogate problem with other limits, at thresholds that suit the last scores.
+        # The surrogate problem with other limits, at thresholds computed from the last scores.
         smooth = training.problem([block])
         w, theta = last.problem.split(last.result.x)
-        # New thresholds are those that suit the last scores among the new members.
+        # Thresholds of the new ranks are those of the last scores.
         thresholds = block.joined_thresholds.continued(
             last.problem.constraints.joined_thresholds, theta, smooth.rows.at(w).ranks
         )
         start = np.concatenate([w, thresholds])
-        # h_i(x_c) − f_i(x_c): what the surrogate misses at the last solution, rank by rank.
+        # h_i(x_c) − f_i(x_c): the error of the surrogate at the last solution, at each rank.
         bias = np.zeros(smooth.m)
         if rank_by_rank and sigma is not None:
             bias = evaluate_indicator(training, trained, sigma, start) - smooth.evaluate(start).constraints
@@ -318,7 +320,7 @@ class Tightener:
 def evaluate_indicator(
     training: Training, constraints: Sequence[Constraint], sigma: Surrogate, x: Floats
 ) -> Floats:
-    """Return ``h_i(x)``: constraints with the indicator in place of σ; with σ where no metric is known."""
+    """Return ``h_i(x)``: constraints with the indicator in place of σ; with σ if there is no exact metric."""
     indicator = Ramp(_INDICATOR * sigma.width)
     blocks = [
         one.build(
@@ -335,7 +337,7 @@ def evaluate_indicator(
 def add_points_at(
     training: Training, constraints: Sequence[Constraint], gaps: Sequence[WorstGap]
 ) -> list[Constraint]:
-    """Add to grids of ranks the places at which the exact gaps are largest, if these are at some ranks."""
+    """Add the ranks at which the exact gaps are largest to the grids of ranks, if there are such ranks."""
     refined = []
     for one, gap, grouped in zip(constraints, gaps, training.constraints, strict=True):
         if isinstance(one, OnAGrid) and not np.isnan(gap.ranks).any():
@@ -347,8 +349,8 @@ def add_points_at(
 
 
 def explain_infeasibility(training: Training, gaps: Sequence[WorstGap]) -> str:
-    """Say which gap exceeds its limit most, and whether only ties could satisfy it."""
-    # A constraint without a metric has no exact gap, and cannot be the one to name.
+    """Return which gap exceeds its limit the most, and whether only ties could satisfy it, as text."""
+    # A constraint without an exact metric cannot be the reason.
     excess = np.nan_to_num(np.array([gap.value for gap in gaps]) - training.max_gaps)
     worst = int(np.argmax(excess))
     grouped, gap = training.constraints[worst], gaps[worst]
@@ -365,7 +367,7 @@ def explain_infeasibility(training: Training, gaps: Sequence[WorstGap]) -> str:
             f"{stated.max_gap:.3g} without a constraint; outside='free' sets no limit there"
         )
     if grouped.is_in_scores:
-        # Scores are in the units of the fit here, not the user's: only the ratio means something to both.
+        # Scores are in units of the fit here, so only the ratio has a meaning for the user.
         times = gap.value / stated.max_gap if stated.max_gap else np.inf
         return f"the exact gap of {name} is {times:.3g} times max_gap between {pair}{where}"
     reached = f"the exact gap of {name} is {gap.value:.3g} between {pair}{where}"
@@ -374,23 +376,23 @@ def explain_infeasibility(training: Training, gaps: Sequence[WorstGap]) -> str:
         return reached
     return (
         f"{reached}, and without ties it can hardly be below {floor:.2g}, because the interval holds "
-        f"{members:.3g} members of group {group!r}"
+        f"{members:.3g} rows of group {group!r}"
     )
 
 
 def is_reachable(grouped: GroupedConstraint) -> bool:
-    """Whether scores without ties can satisfy a constraint, as far as the sizes of groups say."""
-    # Sizes bound differences of proportions; and the unconstrained model satisfies limits next to intervals.
+    """Whether scores without ties can satisfy a constraint, given the sizes of the groups."""
+    # Sizes bound differences of proportions; the unconstrained model satisfies limits next to intervals.
     if grouped.is_in_scores or grouped.is_adjoining:
         return True
     return bool(grouped.constraint.max_gap >= estimate_smallest_gap(grouped)[0])
 
 
 def estimate_smallest_gap(grouped: GroupedConstraint) -> tuple[float, str, float]:
-    """Return about the smallest gap that scores without ties can have, and the group that bounds it.
+    """Return about the smallest gap that scores without ties can have, and the group that determines it.
 
-    ``1 / (2 min_k n_k m_k)``, on the absolute scale ``1 / (2 min_k n_k)``: half the step that one member of
-    the interval makes. It is reached if all other groups are large.
+    ``1 / (2 min_k n_k m_k)``, on the absolute scale ``1 / (2 min_k n_k)``: half the step that one row in the
+    interval makes. It is attained if all other groups are large.
     """
     stated, groups = grouped.constraint, grouped.groups
     counts = grouped.n_rows[grouped.is_large]

@@ -1,16 +1,17 @@
 """Units and origins of features and scores that suit the solver.
 
-Distances between parameters, tolerances, proximal terms and KKT certificates mean something in them only.
+Distances between parameters, tolerances, proximal terms and KKT certificates have a meaning in these units
+only.
 
-**Features.** With intercepts, they are measured from their means in standard deviations: neither another unit
-nor another origin of a feature then changes the problem that is solved. Without, an origin is part of the
-model, and features are measured in root mean squares from 0. Sparse features cannot be centered, but sums
-over their rows can be corrected for that: see `LinearModel`. This costs digits where a mean is large compared
-with the standard deviation. Such sparse features are not centered.
+**Features.** With intercepts, features are centered and divided by their standard deviations: the problem
+that is solved then depends neither on the unit nor on the origin of a feature. Without intercepts, an origin
+is part of the model, and features are divided by their root mean squares. Sparse features cannot be centered
+in storage, but sums over their rows can be corrected for the means: see `LinearModel`. This loses digits if a
+mean is large compared with the standard deviation; such sparse features are not centered.
 
-**Scores** are of the order of 1 in units of the spread of a regression's targets. Where low scores are good,
-scores in a negative unit are high where they are good: constraints, which count ranks from the top, need not
-know. Units are powers of two, or minus one, so that scaling rounds nothing.
+**Scores** are of the order of 1 in units of the spread of a regression's targets. If low scores are
+favorable, a negative unit makes them high, so constraints can always count ranks from the top. Units are
+powers of two, or their negatives, so scaling causes no rounding.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ class UnitSettings:
     Attributes
     ----------
     farthest_dense
-        Mean in standard deviations up to which dense features are centered silently: predictions, which are
-        made of features as they are, lose as many of their 16 digits.
+        Largest mean, in standard deviations, at which dense features are centered silently: predictions use
+        uncentered features and lose as many of their 16 digits.
     at_zero
-        Means of fewer standard deviations are those of features that were centered already: so little is left
-        that subtracting it would cost time and change nothing.
+        Features with a mean below this many standard deviations count as centered: subtracting it would cost
+        time and change nothing.
     narrow
         Sparse features are far from zero only if all values are within this fraction of the mean. An
-        indicator that one in a million lacks is not: it needs no centering.
+        indicator that is 0 in one row of a million is not: it needs no centering.
     disabled
         Penalty, in units of a feature's scale, that leaves less than a hundredth of its best coefficient.
     """
@@ -66,16 +67,16 @@ DeployedScores: TypeAlias = Callable[[Floats], Floats]
 
 @dataclass(frozen=True, eq=False)
 class ColumnUnits:
-    """How features are measured: ``(x − centers) / scales``.
+    """Units and origins of features: ``(x − centers) / scales``.
 
     Attributes
     ----------
     centers, scales : (d,)
-        Origins and units. The unit of a feature that counts nothing next to the intercepts is infinite.
+        Origins and units. The unit is infinite for a feature that the intercepts make redundant.
     far
         Features that are too far from zero.
     dense
-        Whether features are dense: then those that are far are centered all the same.
+        Whether features are dense: then those that are far are centered as well.
     """
 
     centers: Floats
@@ -84,31 +85,31 @@ class ColumnUnits:
     dense: bool = True
 
     def penalties(self, alpha: float) -> Floats:
-        """Return what makes ``½ Σ penalties w²`` the penalty ``½ alpha ‖coef‖²`` of parameters w."""
-        # Nothing moves the parameter of a feature that counts nothing; 1 keeps Hessians regular.
+        """Return penalties such that ``½ Σ penalties w²`` is ``½ alpha ‖coef‖²`` for parameters w."""
+        # The parameter of a redundant feature stays at 0; a penalty of 1 keeps Hessians regular.
         return np.where(np.isfinite(self.scales), alpha / self.scales**2, 1.0)
 
     def remark(self, name_of: Callable[[int], str]) -> UncenteredFeatureWarning | None:
-        """Say which features are too far from zero."""
+        """Warn of features that are too far from zero."""
         if not self.far:
             return None
         who = listed([name_of(column) for column in self.far])
         limit = _SETTINGS.farthest_dense if self.dense else FARTHEST_CORRECTED
         advice = "subtract means" if self.dense else "subtract means, or pass X as a dense array"
         return UncenteredFeatureWarning(
-            f"{who}: a mean more than {limit:g} standard deviations from 0 leaves too few digits to tell "
-            f"values apart; {advice}"
+            f"{who}: a mean more than {limit:g} standard deviations from 0 leaves too few digits to "
+            f"distinguish values; {advice}"
         )
 
 
 def penalized_warning(
     name_of: Callable[[int], str], X: Features, units: ColumnUnits, alpha: float
 ) -> PenalizedFeatureWarning | None:
-    """Say which features the penalty disables; None if there are none.
+    """Warn of features that the penalty disables; None if there are none.
 
-    In units of a feature's scale s the penalty is ``alpha / s²``, and the loss bends by at most about 1: the
-    best coefficient shrinks by that factor. A rare indicator has a small s as well, and deserves it; there
-    a coefficient of ordinary size still moves some scores. So the largest deviation from the centre has to be
+    In units of a feature's scale s the penalty is ``alpha / s²``, and the curvature of the loss is at most
+    about 1, so the best coefficient shrinks by that factor. A rare indicator also has a small s, but a
+    coefficient of usual size still changes some scores. So the largest deviation from the center has to be
     small, too.
     """
     if isinstance(X, CategoricalCodes) or not alpha > 0:
@@ -149,12 +150,12 @@ def measure_columns(X: Features, weights: Floats, *, centered: bool) -> ColumnUn
     dense, far = isinstance(design, DenseDesign), []
     farthest = _SETTINGS.farthest_dense if dense else FARTHEST_CORRECTED
     for column in np.flatnonzero(np.abs(means) > farthest * spreads).tolist():
-        # A column as it is: sums of squares lose what is far below the mean.
+        # An uncentered column: sums of squares lose what is far below the mean.
         values, mean = design.forward(np.eye(1, means.size, column)), means[column]
         if values.min() == values.max():
             means[column], spreads[column] = 0.0, np.inf  # the intercepts absorb it
             continue
-        # Digits are lost only where all values are near the mean.
+        # Digits are lost only if all values are near the mean.
         if np.abs(values - mean).max() < _SETTINGS.narrow * abs(mean):
             far.append(column)
         if not dense:
@@ -167,23 +168,23 @@ def measure_columns(X: Features, weights: Floats, *, centered: bool) -> ColumnUn
 
 @dataclass(frozen=True, eq=False)
 class Offset:
-    """Another model of the same features, ``s_i = coef · x_i + intercept``, at which coefficients are 0.
+    """Another model of the same features, ``s_i = coef · x_i + intercept``, from which parameters differ.
 
-    The penalty ``½ alpha ‖coef − origin‖²`` then shrinks towards that model, and not towards scores of 0.
+    The penalty ``½ alpha ‖coef − origin‖²`` then shrinks towards that model instead of towards scores of 0.
 
     Attributes
     ----------
     scores : (n,)
-        Of the rows that have weight, by that model.
+        Its scores of the rows that have weight.
     coef, intercept : (1, d), (1,)
-        Its own parameters.
+        Its parameters.
     level : (1, d)
-        Coefficients whose scores are all 1.
+        Coefficients that give every row the score 1.
     bounds
-        The least and the largest value that coefficients, those of this model included, may have.
+        The smallest and the largest value of coefficients, this model's included.
     deploy
-        From coefficients and intercepts, those of this model included, to the numbers that a user's library
-        adds up for a row, (1, d), and to what makes scores of their sums.
+        Function from coefficients and intercepts, this model's included, to the numbers that the tree library
+        adds up for a row, (1, d), and to the function that turns their sums into scores.
     """
 
     scores: Floats
@@ -194,7 +195,7 @@ class Offset:
     deploy: Callable[[Floats, Floats], tuple[Floats, DeployedScores]]
 
     def in_units(self, unit: float) -> Offset:
-        """Return the same model, with scores in other units."""
+        """Return the same model with scores in other units."""
 
         def deploy(coef: Floats, intercept: Floats) -> tuple[Floats, DeployedScores]:
             summands, scores_of = self.deploy(unit * coef, unit * intercept)
@@ -212,19 +213,19 @@ class Offset:
         )
 
     def domain(self, model: LinearModel) -> Box:
-        """Return where the parameters of a linear model that is counted from here may lie.
+        """Return the bounds of a linear model's parameters as differences from this model.
 
-        Its features must not be centred, or every parameter would move the intercept.
+        Its features must not be centered, or every parameter would change the intercept.
         """
         if np.isinf(self.bounds).all():
             return EVERYWHERE
         assert not model.n_intercepts
-        # Bounds are about the sum with the other model's coefficients.
+        # Bounds apply to the sum with this model's coefficients.
         low, high = (model.pack(bound - self.coef, np.empty(0)) for bound in self.bounds)
         return Box(low, high)
 
     def moved(self, model: LinearModel) -> OffsetModel:
-        """Return a linear model whose parameters are counted from here."""
+        """Return a linear model whose parameters are differences from this model."""
         given = {field.name: getattr(model, field.name) for field in fields(model)}
         given |= {
             "offset": self.scores,
@@ -237,7 +238,7 @@ class Offset:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OffsetModel(LinearModel):
-    """A linear model whose parameters are counted from another's, and whose scores a library computes."""
+    """A linear model whose parameters are differences from another, and whose scores a library computes."""
 
     origin: Offset
 
@@ -261,7 +262,7 @@ class PreparedRows:
     columns, model, alpha
         Units of the columns, the model that scores them in these units, and its penalty.
     data
-        The rows as problems are stated about them.
+        The rows as problems use them.
     """
 
     samples: Samples
@@ -283,7 +284,7 @@ def prepare_rows(
     unit: float = 1.0,
     offset: Offset | None = None,
 ) -> PreparedRows:
-    """Measure the columns, tie the loss to the rows, and build the model.
+    """Measure the columns, apply the loss to the rows, and build the model.
 
     Parameters
     ----------
@@ -292,16 +293,16 @@ def prepare_rows(
     alpha, fit_intercept, group_terms
         As in `FitSettings`.
     offset
-        Another model that coefficients are counted from, in the unit of the fit.
+        Model whose scores are added, in the unit of the fit.
     """
     weights, groups = samples.row_weights, samples.groups
-    # Class weights count in the loss only, and never in the distributions of groups.
+    # Class weights apply to the loss only, not to the distributions of groups.
     in_loss = weights if loss_factors is None else weights * loss_factors
     if samples.positive is None:
         objective = loss.build(samples.y / unit, in_loss, anchored=fit_intercept)
     else:
         objective = loss.build(np.where(samples.positive, 1.0, -1.0), in_loss, anchored=fit_intercept)
-        if unit < 0:  # low scores are good: the loss is mirror_loss
+        if unit < 0:  # low scores are favorable: the loss is mirror_loss
             objective = replace(objective, loss=mirror_loss(objective.loss))
     columns = measure_columns(samples.X, weights, centered=fit_intercept)
     model = linear_model(
@@ -315,15 +316,15 @@ def prepare_rows(
     )
     if offset is not None:
         model = offset.moved(model)
-    # With a model per group each has its own coefficients, and all are penalized alike.
+    # With one model per group each has its own coefficients, and all have the same penalty.
     penalties = np.tile(columns.penalties(alpha), model.n_vectors)
     data = InMemoryData(model, objective, Cells(weights, groups.codes, samples.positive))
     return PreparedRows(samples, objective, columns, model, penalties, data)
 
 
 def unit_of(targets: Floats, weights: Floats) -> float:
-    """Return the power of two at the weighted standard deviation; if that is 0, at the mean's size; or 1."""
-    # Powers of two: dividing by them rounds nothing.
+    """Return the power of two near the weighted standard deviation; if that is 0, near the mean; or 1."""
+    # Dividing by powers of two causes no rounding.
     mean = float(np.average(targets, weights=weights))
     spread = float(np.sqrt(np.average((targets - mean) ** 2, weights=weights)))
     size = spread if spread > 1e-9 * abs(mean) else abs(mean)
@@ -331,7 +332,7 @@ def unit_of(targets: Floats, weights: Floats) -> float:
 
 
 def score_rows(X: Features, coef: Floats, intercept: Floats, groups: Groups | None = None) -> Floats:
-    """Return the scores of a fitted linear model; with group terms, of rows of the groups of its terms."""
+    """Return the scores of a fitted linear model; with group terms, rows need their groups."""
     terms: GroupTerms = None
     if groups is not None:
         terms = "interactions" if len(coef) > 1 else "intercept"

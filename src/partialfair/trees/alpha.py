@@ -1,16 +1,16 @@
-"""The penalty alpha that draws leaf values towards those of the library, chosen on rows held out.
+"""The choice of the penalty alpha, which shrinks leaf values towards those of the library, on held-out rows.
 
-A small alpha fits the rows of the refit too well, and their gap as well: on new data the gap is larger than
-with a large alpha, though the loss may be lower. So both count. Of all alphas whose refit satisfies the
-constraint on its rows the one with the lowest
+A small alpha overfits the rows of the refit, and also their gap: on new data the gap is larger than with a
+large alpha, though the loss may be lower. So both count. Among all alphas whose refit satisfies the
+constraint on its rows, the choice is the one with the lowest
 
     held-out loss + price · held-out gap,    price = 2 · Σ (loss − loss₀) / Σ (gap₀ − gap)
 
-is chosen, where loss₀ and gap₀ are those of the library's own model, and sums are over these alphas. Their
-quotient is the slope of chords, from the library's model, which is near the lowest loss of all, to models
-that close some of its gap. From there the loss rises with the square of what is closed, to leading order, and
-a parabola is twice as steep as its chord: the price is what the last bit of the gap costs. Where no gap is
-closed, or closing it costs nothing, the loss alone counts.
+where loss₀ and gap₀ are those of the library's own model, and sums are over these alphas. The quotient is the
+slope of chords from the library's model, which is near the lowest loss of all, to models that close a part of
+its gap. From there the loss increases, to leading order, with the square of that part, and a parabola is
+twice as steep as its chord: the price is the cost of closing the last part of the gap. If no gap is closed,
+or if closing it costs nothing, only the loss counts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from partialfair.estimators.path_fits import Listener, with_gap
 from partialfair.exceptions import InputError
 from partialfair.optimization.problems import Cells
 from partialfair.optimization.solvers import Status
-from partialfair.training import check_groups, group_constraints
+from partialfair.training.statement import check_groups, group_constraints
 from partialfair.trees.base_estimators import positive_rows, unwrap
 from partialfair.trees.ensembles import is_fitted
 from partialfair.trees.refitting import LeafSamples, evaluate, linear_estimator
@@ -43,16 +43,16 @@ _logger = logging.getLogger("partialfair")
 
 @dataclass(frozen=True)
 class AlphaSearch:
-    """How alpha is chosen.
+    """Settings of the choice of alpha.
 
     Attributes
     ----------
     alphas
-        What is tried, from values near those of the library on: each refit begins with the last one's.
+        The alphas, in decreasing order of shrinkage: each refit is warm-started from the last one.
     fraction
-        Of the rows, held out to compare alphas where none are held out to stop early.
+        Fraction of the rows that is held out to compare alphas if none are held out for early stopping.
     time_fraction
-        Of a time limit that choosing may use; the rest is for the refit on all rows.
+        Fraction of a time limit that the choice may use; the rest is for the refit on all rows.
     """
 
     alphas: tuple[float, ...] = (1.0, 1e-1, 1e-2, 1e-3, 1e-4)
@@ -65,16 +65,16 @@ ALPHA_SEARCH = AlphaSearch()
 
 @dataclass(frozen=True, eq=False)
 class AlphaTrial:
-    """A model, evaluated on rows held out.
+    """A model, evaluated on held-out rows.
 
     Attributes
     ----------
     loss, gap
-        On the rows held out; gaps of several constraints are added up, and 0 without any.
+        On the held-out rows; the gap is the sum over several constraints, and 0 without any.
     satisfied
-        Whether it satisfies the constraint on the rows that it was fitted on, where there is one.
+        Whether it satisfies the constraint on the rows that it was fitted to, if there is one.
     refit
-        The linear model, with its alpha; None for the library's own.
+        The linear model with its alpha; None for the library's own model.
     """
 
     loss: float
@@ -84,20 +84,20 @@ class AlphaTrial:
 
 
 def hold_out_rows(trees: Any, samples: Samples, seed: int) -> npt.NDArray[np.bool_] | None:
-    """Draw the rows that no tree is trained on, those that are held out to stop early; None without a need.
+    """Draw the rows on which no tree is trained, also used for early stopping; None if none are needed.
 
-    They choose alpha, or the threshold of decisions. Rows that could not compare alphas are refused here,
-    before anything is trained.
+    They are used to choose alpha or the decision threshold. Rows that cannot compare alphas raise
+    `InputError` before any training.
 
     Parameters
     ----------
     trees, samples
         The `PartialFairTrees`, and all rows that have weight.
     seed
-        By which they are drawn, or were when the trees were trained.
+        Seed of the draw; the same as when the trees were trained.
     """
-    chooses_alpha = isinstance(trees.alpha, str)  # "auto": others were refused
-    # Which rows a model was trained on that users have fitted, only they know.
+    chooses_alpha = isinstance(trees.alpha, str)  # "auto"; other text was rejected
+    # Only users know on which rows a fitted model was trained.
     trained_here = hasattr(trees, "_held_out_seed") or not is_fitted(unwrap(trees.estimator))
     if not chooses_alpha and (trees.decision_threshold != TUNE or not trained_here):
         return None
@@ -112,7 +112,7 @@ def hold_out_rows(trees: Any, samples: Samples, seed: int) -> npt.NDArray[np.boo
         check_groups(group_constraints(constraints, validation.groups, cells, trees.min_group_size))
     except InputError as error:
         raise InputError(
-            f"alpha='auto' compares alphas on {validation.n} rows held out: {error}; or give alpha a number"
+            f"alpha='auto' compares alphas on {validation.n} held-out rows: {error}; or set alpha to a number"
         ) from error
     return held_out
 
@@ -124,21 +124,21 @@ def choose_alpha(
     deadline: float,
     gaps: Sequence[float] = (),
 ) -> Any:
-    """Return the refit of the best alpha, to be fitted again on all rows from where it ended.
+    """Return the refit with the best alpha, to be fitted again on all rows as a warm start.
 
     Parameters
     ----------
     trees
-        The estimator of trees, whose alpha is to be chosen.
+        The estimator whose alpha is chosen.
     leaves, held_out
-        All rows, and which of them compare alphas; refits are on the others.
+        All rows, and which of them compare alphas; refits use the others.
     deadline
-        When the refit on all rows has to end; part of the time is left for it.
+        Time at which the refit on all rows has to end; part of the time is left for it.
     gaps
-        Limits of a path, for the middle one of which alpha is chosen.
+        Limits of a path; alpha is chosen for the middle one.
     """
     linear = linear_estimator(trees)
-    if trees.enforce == "population":  # whose models are exact ones
+    if trees.enforce == "population":  # its models are fitted with exact limits
         linear.set_params(enforce="exact")
     if gaps:
         linear.set_params(**with_gap(trees, gaps[len(gaps) // 2]))
@@ -154,11 +154,11 @@ def choose_alpha(
             break
         refit = copy.copy(refit).set_params(alpha=alpha)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the refit on all rows says what is to be said
+            warnings.simplefilter("ignore")  # the refit on all rows issues warnings
             train.refit(refit, end)
         if refit.result_.status is Status.STOPPED and not listener.stopped:
-            raise KeyboardInterrupt  # nothing was fitted on all rows yet
-        # All by the first one's constraints: an interval that scores choose is then the same for all.
+            raise KeyboardInterrupt  # no model was fitted on all rows yet
+        # All use the constraints of the first refit, so that a chosen interval is the same for all.
         first = trials[0].refit if trials else refit
         satisfied = refit.result_.satisfied is not False
         trials.append(AlphaTrial(*evaluate(first, validation.scores(refit), rows), satisfied, refit))
@@ -172,7 +172,7 @@ def choose_alpha(
 
 
 def best_of(trials: Sequence[AlphaTrial], own: AlphaTrial) -> AlphaTrial:
-    """Return the trial with the lowest held-out loss + price · held-out gap; see the module."""
+    """Return the trial with the lowest held-out loss + price · held-out gap; see the module docstring."""
     eligible = [trial for trial in trials if trial.satisfied] or list(trials)
     rise = sum(trial.loss - own.loss for trial in eligible)
     closed = sum(own.gap - trial.gap for trial in eligible)

@@ -1,4 +1,4 @@
-"""Base estimators: models of libraries, checked against rows or trained on them, which may stop early."""
+"""Base estimators: models of other libraries, checked against rows or trained on them with early stopping."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from partialfair.utils.extras import require
 from partialfair.utils.text import listed
 from partialfair.utils.typing import ArrayLike
 
-# Trees without gain on the rows held out after which training stops.
+# Trees without gain on the held-out rows after which training stops.
 _PATIENCE = 20
 
-# Libraries that are given the rows to stop by; scikit-learn draws them itself.
+# Libraries that accept rows for early stopping; scikit-learn draws them itself.
 _WATCHING = ("lightgbm", "xgboost", "catboost")
 
-# Any of these tells CatBoost when to stop.
+# Each of these parameters switches on CatBoost's early stopping.
 _CATBOOST_STOPS = ("early_stopping_rounds", "od_type", "od_wait", "od_pval")
 
-# Exceptions that derive from nothing but ``Exception``.
+# Exceptions that derive from ``Exception`` only.
 _LIBRARY_ERRORS = {"LightGBMError", "CatBoostError"}
 
-# Where libraries hold the names of columns, some of them in a method.
+# Attributes or methods of libraries that hold the names of columns.
 _NAMES = ("feature_names_in_", "feature_name_", "feature_names_", "feature_names", "feature_name")
 
 
@@ -54,18 +54,18 @@ def unwrap(model: Any) -> Any:
 
 
 def predicts_numbers(model: Any) -> bool:
-    """Return whether a model is a regressor; of what cannot be read it is not, and fit says what is wrong."""
+    """Return whether a model is a regressor; False for models that fit will reject."""
     model = unwrap(model)
     if hasattr(model, "get_params"):
         return not isinstance(model, type) and bool(is_regressor(model))
     try:
-        return ensemble_of(model).kind == "regressor"  # of a booster
+        return ensemble_of(model).kind == "regressor"  # a booster
     except InputError:
         return False
 
 
 def check_model(model: Any, validation_fraction: float | None) -> None:
-    """Refuse models without trees that can be read, and fractions of rows that cannot be held out."""
+    """Raise `InputError` for models without readable trees, and for invalid fractions of rows."""
     if validation_fraction is not None:
         check_number(validation_fraction, "validation_fraction", above=0.0, high=0.9)
     model = unwrap(model)
@@ -76,7 +76,7 @@ def check_model(model: Any, validation_fraction: float | None) -> None:
 
 
 def read_table(trees: Any, X: ArrayLike, *, reset: bool) -> tuple[Any, dict[str, ArrayLike] | None]:
-    """Return features as libraries read them, and the columns taken out of them that hold the group."""
+    """Return features in the format of the library, and the columns of X that hold the groups."""
     refuse_masked(X, "X")
     check_sparse(X, "X")
     if not hasattr(X, "shape"):
@@ -113,7 +113,7 @@ def read_labels(trees: Any, y: ArrayLike, n_rows: int) -> npt.NDArray[Any]:
 
 
 def positive_rows(trees: Any, samples: Samples) -> npt.NDArray[np.bool_] | None:
-    """Return which rows are positive, None of numbers; refuse labels that are not of two classes."""
+    """Return whether each row is positive, None for numbers; raise `InputError` without two classes."""
     if is_regressor(trees):
         return None
     classes = two_classes(samples.y)
@@ -123,7 +123,7 @@ def positive_rows(trees: Any, samples: Samples) -> npt.NDArray[np.bool_] | None:
 
 
 def read_trees(trees: Any, samples: Samples, held_out: npt.NDArray[np.bool_] | None) -> TreeEnsemble:
-    """Return the trees of an estimator's model, or those of a copy of it that is trained on the rows.
+    """Return the trees of an estimator's fitted model, or of a copy that is trained on the rows.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def read_trees(trees: Any, samples: Samples, held_out: npt.NDArray[np.bool_] | N
     samples
         All rows that have weight.
     held_out : (n,)
-        Rows that nothing is trained on, if there are to be such.
+        Rows on which nothing is trained; None if there are none.
     """
     model = unwrap(trees.estimator)
     if not is_fitted(model):
@@ -142,25 +142,25 @@ def read_trees(trees: Any, samples: Samples, held_out: npt.NDArray[np.bool_] | N
     if ensemble.kind == "classifier" and ensemble.classes is not None:
         known, given = ensemble.classes.tolist(), two_classes(samples.y).tolist()
         if known not in (given, [0, 1]):  # 0 and 1 stand for any two labels, in order
-            raise InputError(f"{name_of(model)} was grown on the classes {known}, and y has {given}")
+            raise InputError(f"{name_of(model)} was trained on the classes {known}, and y has {given}")
     return ensemble
 
 
 def _check_columns(model: Any, X: Any) -> None:
-    """Refuse other columns than those a model was trained on, or another order: LightGBM goes by places."""
+    """Raise `InputError` for other columns than in training, or another order: LightGBM uses positions."""
     n_features = getattr(model, "n_features_in_", X.shape[1])
     if n_features != X.shape[1]:
-        raise InputError(f"{name_of(model)} was grown on {n_features} features, and X has {X.shape[1]}")
+        raise InputError(f"{name_of(model)} was trained on {n_features} features, and X has {X.shape[1]}")
     names = next((held for name in _NAMES if (held := getattr(model, name, None)) is not None), ())
-    # LightGBM knows columns by names without blanks.
+    # LightGBM replaces blanks in the names of columns.
     given, known = (
         [re.sub(r"\s", "_", str(name)) for name in columns]
         for columns in (getattr(X, "columns", ()), names() if callable(names) else names)
     )
     if given != known and sorted(given) == sorted(known):
         raise InputError(
-            f"{name_of(model)} was grown on the columns {listed(list(map(repr, known)))}, and X has them in "
-            f"another order, {listed(list(map(repr, given)))}"
+            f"{name_of(model)} was trained on the columns {listed(list(map(repr, known)))}, and X has them "
+            f"in another order, {listed(list(map(repr, given)))}"
         )
 
 
@@ -176,35 +176,34 @@ def fit_trees(
     Parameters
     ----------
     model
-        Of scikit-learn's kind, not fitted; never changed.
+        An unfitted estimator with scikit-learn's API; it is not changed.
     samples
-        What it is trained on, with weights.
+        The training rows, with weights.
     validation_fraction
-        Fraction of the rows that show when to stop, by whatever the library measures; None leaves the
-        model's own settings alone. Models that have settings for early stopping, forests, and rows too few to
-        hold any out are left alone as well.
+        Fraction of the rows for early stopping by the library's own measure; None uses the model's settings.
+        Models with settings for early stopping, forests, and very few rows are also trained without it.
     seed
-        For the rows held out, and for models whose ``random_state`` is None.
+        Seed of the held-out rows, and of models whose ``random_state`` is None.
     held_out : (n,)
-        Rows that nothing is trained on, if there are to be such: all that they may do is show when to stop.
+        Rows on which nothing is trained; they are used for early stopping only. None if there are none.
     """
     library = _library_of(model)
-    # clone refuses CatBoost's lists of columns.
+    # clone rejects CatBoost's lists of columns.
     model = model.copy() if library == "catboost" else clone(model)
     settings = model.get_params(deep=False)
     if "random_state" in settings and settings["random_state"] is None:
         model.set_params(random_state=seed)
-    if library == "xgboost" and is_classifier(model):  # which accepts no other labels than 0 and 1
+    if library == "xgboost" and is_classifier(model):  # XGBoost accepts only the labels 0 and 1
         samples = replace(samples, y=np.unique(samples.y, return_inverse=True)[1])
     train = samples if held_out is None else samples.split(held_out)[0]
     if validation_fraction is None:
         return _fit(model, train)
-    # XGBRF's estimators train all trees at once, and so never stop early.
+    # XGBRF's estimators train all trees together, so early stopping does not apply.
     if library in _WATCHING and not name_of(model).startswith("XGBRF"):
         parts = samples.hold_out(validation_fraction, seed) if held_out is None else samples.split(held_out)
-        # Nothing is held out where a fraction of each of such small groups is less than half a row.
+        # Nothing is held out if the fraction of every group is less than half a row.
         return _fit_and_watch(model, *parts) if parts[1].n else _fit(model, train)
-    # scikit-learn stratifies by class: each needs two rows, and the rows held out need one of each.
+    # scikit-learn stratifies by class: each needs two rows, and the held-out rows need one of each.
     sizes = np.unique(train.y, return_counts=True)[1]
     if not is_classifier(model) or (sizes.min() >= 2 and validation_fraction * train.n > sizes.size - 1):
         if settings.get("early_stopping") == "auto":  # HistGradientBoosting
@@ -216,7 +215,7 @@ def fit_trees(
 
 
 def _fit_and_watch(model: Any, train: Samples, watched: Samples) -> Any:
-    """Fit a model until other rows show no gain, after its own patience where it has one."""
+    """Fit a model until held-out rows show no gain, with the model's own patience if it has one."""
     library, weights = _library_of(model), watched.row_weights
     settings: dict[str, Any]
     if library == "lightgbm":
@@ -231,23 +230,23 @@ def _fit_and_watch(model: Any, train: Samples, watched: Samples) -> Any:
         settings = {"eval_set": [(watched.X, watched.y)], "sample_weight_eval_set": [weights]}
         settings["verbose"] = False
     else:
-        Pool = require("catboost", extra="boosting", purpose="growing trees of CatBoost").Pool
-        with name_model_in_errors(model, "could not be grown"):
+        Pool = require("catboost", extra="boosting", purpose="training trees of CatBoost").Pool
+        with name_model_in_errors(model, "could not be trained"):
             categories = model.get_param("cat_features")
             pool = Pool(watched.X, watched.y, weight=weights, cat_features=categories)
         settings = {"eval_set": pool, "verbose": False}
         if all(model.get_param(name) is None for name in _CATBOOST_STOPS):
             settings["early_stopping_rounds"] = _PATIENCE
     with warnings.catch_warnings():
-        # LightGBM's successor of eval_set, eval_y of its version 4.7, takes labels for numbers.
+        # In LightGBM 4.7 eval_y, the successor of eval_set, treats labels as numbers.
         warnings.filterwarnings("ignore", "The argument 'eval_set' is deprecated")
         return _fit(model, train, **settings)
 
 
 def _fit(model: Any, samples: Samples, **settings: Any) -> Any:
-    # As given: what regularizes a tree (Hessians, smallest leaves) depends on the sum of weights.
+    # Not scaled: the regularization of trees (Hessians, smallest leaves) depends on the sum of weights.
     weights = {} if samples.weights is None else {"sample_weight": samples.weights}
-    with name_model_in_errors(model, "could not be grown"):
+    with name_model_in_errors(model, "could not be trained"):
         return model.fit(samples.X, samples.y, **weights, **settings)
 
 
@@ -260,7 +259,7 @@ def name_model_in_errors(model: Any, what: str) -> Iterator[None]:
         names = {kind.__name__ for kind in type(error).__mro__}
         if not (isinstance(error, ValueError | TypeError) or names & _LIBRARY_ERRORS):
             raise
-        # XGBoost's complaint ends where addresses of its machine code begin.
+        # XGBoost appends addresses of its machine code to its messages.
         complaint, _, _ = str(error).partition("Stack trace:")
         kind = InputTypeError if isinstance(error, TypeError) else InputError
         raise kind(f"{name_of(model)} {what}: {' '.join(complaint.split())}") from error

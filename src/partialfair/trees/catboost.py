@@ -1,4 +1,4 @@
-"""Models of CatBoost, which has leaf indexes and a setter of leaf values of its own."""
+"""Models of CatBoost, which has its own functions for leaf indices and leaf values."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _SCORE_KINDS = score_kinds(("Logloss", "CrossEntropy"), ("RMSE", "MAE", "Huber",
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CatBoostTrees(TreeEnsemble):
-    """Trees of a ``CatBoostClassifier``, a ``CatBoostRegressor`` or a ``CatBoost``, of any growing policy.
+    """Trees of a ``CatBoostClassifier``, a ``CatBoostRegressor`` or a ``CatBoost``, with any growing policy.
 
-    Nodes inside trees hold no values. A written model has a bias of 0, and the old one within its first tree;
-    its parameters are spelled as CatBoost spells them in files.
+    Inner nodes hold no values. A written model has a bias of 0, and the former bias is part of its first
+    tree; its parameters are spelled as in CatBoost's files.
     """
 
     def scores(self, X: ArrayLike) -> Floats:
-        """Return what ``predict(X, prediction_type="RawFormulaVal")`` does."""
+        """Return the scores of ``predict(X, prediction_type="RawFormulaVal")``."""
         return np.asarray(self.model.predict(X, prediction_type="RawFormulaVal"), dtype=np.float64)
 
     def _leaf_positions(self, X: Any) -> Ints:
@@ -42,7 +42,7 @@ class CatBoostTrees(TreeEnsemble):
 
     def _write(self, stored: Floats) -> Any:
         written = self.model.copy()
-        # Leaf values cannot be set in a copy, and the original must not change: only files make a new model.
+        # Leaf values cannot be set in a copy, and the original must not change, so a file makes a new model.
         with tempfile.TemporaryDirectory() as folder:
             path = str(Path(folder, "model.cbm"))
             self.model.save_model(path)
@@ -71,13 +71,13 @@ def read(model: Any) -> CatBoostTrees:
 
 
 def check_settings(model: Any) -> None:
-    """Refuse settings of a model that is not fitted yet, whose trees could not be read."""
-    # Parameters that were not given are not listed; RMSE stands for the defaults, which can all be read.
+    """Raise `InputError` for settings of an unfitted model whose trees could not be read."""
+    # Parameters that were not given are not listed; RMSE represents the defaults, which can all be read.
     _score_kind(model, {"loss_function": "RMSE"} | model.get_params())
 
 
 def _score_kind(model: Any, settings: dict[str, Any]) -> ScoreKind:
-    """Return what the sums are, or refuse a model that is not such a sum."""
+    """Return the kind of the sums; raise `InputError` for a model that is not such a sum."""
     objective = str(settings["loss_function"])
     score_kind = _SCORE_KINDS.get(objective.partition(":")[0])
     if score_kind is None:

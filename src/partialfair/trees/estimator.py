@@ -17,14 +17,16 @@ from sklearn.utils import ClassifierTags, RegressorTags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from partialfair.constraints import Constraint
+from partialfair.constraints.base import Constraint
 from partialfair.data.samples import Samples
 from partialfair.estimators.base import PartialFairEstimator
 from partialfair.estimators.inputs import check_sample_groups
 from partialfair.estimators.parameters import FitTask, read_deadline, seed_of
 from partialfair.exceptions import InputError
 from partialfair.optimization.solvers import Record, Solver, Status
-from partialfair.training import EarlierFits, FitOptions, Offset
+from partialfair.training.options import FitOptions
+from partialfair.training.settings import EarlierFits
+from partialfair.training.units import Offset
 from partialfair.trees.alpha import choose_alpha, hold_out_rows
 from partialfair.trees.base_estimators import (
     check_model,
@@ -55,87 +57,132 @@ if TYPE_CHECKING:
 __all__ = ["PartialFairTrees"]
 
 _ROUTED = {"sensitive_features": True}
-# Attributes that are models of libraries.
+# Attributes that are models of other libraries.
 _MODELS = ("estimator", "estimator_", "initial_estimator_")
-# What linear models lack where no feasible model is found, and what trees do.
-_ADVICE = (
-    "add features or group_terms that can close",
-    "grow more trees, or larger ones, that can close",
-)
-# Leaf values by estimator. They are not an attribute: ``predict`` must not change an estimator.
+# Advice of the linear refit in warnings, and its replacement for trees.
+_ADVICE = ("add features or group_terms", "train more or larger trees")
+# Leaf values by estimator. They are not an attribute, because ``predict`` must not change an estimator.
 _LEAF_VALUES: WeakKeyDictionary[PartialFairTrees, LeafValues] = WeakKeyDictionary()
 
 
 def _classifies(estimator: PartialFairTrees) -> bool:
     if is_regressor(estimator):
         raise AttributeError(
-            f"{name_of(estimator.estimator)} is a regressor: its scores are what predict returns"
+            f"{name_of(estimator.estimator)} is a regressor, whose scores are the return value of predict"
         )
     return True
 
 
 class PartialFairTrees(PartialFairEstimator):
-    """Trees as a library trained them, with leaf values refitted so that a gap between groups is bounded.
+    """Tree ensemble whose leaf values are refitted with a limit on the gap between groups.
 
-    The leaves of an ensemble are a linear model: ``s = s₀ + Z (v − v₀)``, with Z telling which leaf of each
-    tree a row falls in, v₀ the values that the library gave the leaves and s₀ its scores. The trees stay,
-    and v is found by ``min mean loss + ½ alpha ‖v − v₀‖²`` subject to the constraint, as
-    `PartialFairClassifier` finds its coefficients: the constraint is about exact gaps, and there is a KKT
-    certificate. Leaves of forests of classifiers hold probabilities: v then stays in [0, 1], as part of the
-    problem. Then v goes back into a copy of the library's own model, ``estimator_``, which predicts, saves,
-    explains and exports as before. Prediction needs no group.
+    The leaves of an ensemble are a linear model ``s = s₀ + Z (v − v₀)``, where Z indicates the leaf of each
+    tree that a row falls in, v₀ are the leaf values of the library and s₀ its scores. The trees do not
+    change, and v minimizes ``mean loss + ½ alpha ‖v − v₀‖²`` subject to the constraint, by the method of
+    `PartialFairClassifier`: the limit applies to exact gaps, and there is a KKT certificate. Leaves of
+    classification forests hold probabilities, so v is restricted to [0, 1]. The new values are written into a
+    copy of the library's model, ``estimator_``, which predicts, saves, explains and exports as before.
+    Prediction does not need the group.
 
     Parameters
     ----------
-    estimator
-        A binary classifier or a regressor of LightGBM or XGBoost (estimator or booster), CatBoost's, or
-        scikit-learn's HistGradientBoosting, GradientBoosting, RandomForest or ExtraTrees. One that is fitted
-        keeps its trees; another is copied and trained on the rows of `fit`. ``clone``, and so searches and
-        cross-validation, forget that an estimator was fitted, unless it is wrapped in scikit-learn's
+    estimator : estimator or booster
+        A binary classifier or a regressor of LightGBM or XGBoost (estimator or booster), CatBoost, or
+        scikit-learn (HistGradientBoosting, GradientBoosting, RandomForest, ExtraTrees). A fitted model keeps
+        its trees; any other is copied and trained on the rows of `fit`. ``clone``, and therefore searches and
+        cross-validation, return an unfitted copy unless it is wrapped in scikit-learn's
         ``FrozenEstimator``.
-    constraint, interval, max_gap, gap_scale, enforce, outside, confidence, validation
-        As in `PartialFairClassifier`; regressors have no constraint that compares rows with the same label.
-    constraint_threshold
-        As there, 0 by default; regressors need one for demographic parity. Scores of boosted classifiers are
-        log-odds, those of forests ``2 p − 1``.
-    decision_threshold
-        As in `PartialFairClassifier`. ``"tune"`` looks at rows that no tree is trained on: those that are
-        held out for ``validation_fraction`` (15% if it is None), or, of a fitted model, all rows. The refit
-        of the leaf values is on all rows.
-    alpha
-        How strongly leaf values are drawn towards those of the library; ``"auto"`` chooses among 1, .1, .01,
-        .001 and .0001 by loss and gap on the rows that are held out for ``validation_fraction`` (15% if it is
-        None), on which then nothing is trained either, and refits on all rows: five times the work of one.
-        `fairness_path` chooses once, for the middle one of its gaps. Give a fitted model rows that it was not
-        trained on, if alpha is to be chosen by them.
-    validation_fraction
-        Fraction of the rows that show a boosted model when to stop training, drawn within groups and classes;
-        the refit is on all rows. None leaves that to the model, as does a model with settings of its own.
-    class_weight
-        As in `PartialFairClassifier`, in the refit; how a model weighs classes in its training is its own.
-    higher_is_better, min_group_size, missing_groups, sensitive_columns
+    constraint : str, Constraint, list of those or None, default="statistical_parity"
+        As in `PartialFairClassifier`; for regressors as in `PartialFairRegressor`.
+    interval : tuple, list of tuples, mapping or "auto", default=None
+        Ranks from the top at which groups are compared, as in `PartialFairClassifier`.
+    max_gap : float, default=0.05
+        Limit on the gap, in [0, 1]. Values below 0.001 are treated as 0.001.
+    gap_scale : {"interval", "absolute"}, default="interval"
         As in `PartialFairClassifier`.
-    solver, options, tol, max_iter, time_limit
-        As in `PartialFairClassifier`, but ``tol`` is 1e-3 by default, ten times as large: a fit
-        that has converged is a critical point less exactly. Training and reading leaves count against the
-        time limit, and are not cut short by it.
-    warm_start, random_state, callback, verbose
-        As in `PartialFairClassifier`; models without a ``random_state`` of their own are trained with it.
+    enforce : {"exact", "surrogate", "population"}, default="exact"
+        As in `PartialFairClassifier`.
+    outside : {"free", "no_worse"}, default="free"
+        As in `PartialFairClassifier`.
+    confidence : float, default=0.95
+        Confidence of ``enforce="population"``, between 0 and 1.
+    validation : float or tuple, default=0.2
+        As in `PartialFairClassifier`.
+    constraint_threshold : float, default=None
+        Score at which demographic parity, equal opportunity and equalized odds compare groups. None means 0
+        for classifiers; regressors need a number for demographic parity. Scores of boosted classifiers are
+        log-odds, those of forests ``2 p − 1``.
+    decision_threshold : float or "tune", default=0.0
+        As in `PartialFairClassifier`. ``"tune"`` uses rows on which no tree was trained: those held out by
+        ``validation_fraction`` (15% if it is None), or all rows for a fitted model. Leaf values are refitted
+        on all rows.
+    alpha : float or "auto", default=1e-2
+        How strongly leaf values are shrunk towards those of the library. ``"auto"`` chooses among 1, 0.1,
+        0.01, 0.001 and 0.0001 by loss and gap on the rows held out by ``validation_fraction`` (15% if it is
+        None), on which no tree is trained, and refits on all rows. This takes five times as long.
+        `fairness_path` chooses once, for the middle one of its limits. With a fitted model, pass rows on
+        which it was not trained.
+    validation_fraction : float, default=0.15
+        Fraction of the rows for early stopping of boosted models, drawn within groups and classes; leaf
+        values are refitted on all rows. None uses the model's own settings, as does a model that has
+        settings for early stopping.
+    class_weight : "balanced", mapping or None, default=None
+        Class weights in the refit. The training of the trees uses the model's own class weights.
+    higher_is_better : bool, default=True
+        As in `PartialFairClassifier`.
+    min_group_size : int, default=2
+        As in `PartialFairClassifier`.
+    missing_groups : {"error", "ignore"}, default="error"
+        ``"ignore"`` uses rows without a group in the loss only.
+    sensitive_columns : column label, position or list of those, default=None
+        Columns of X that hold the group. They are not used as features.
+    solver : str or solver object, default="auto"
+        As in `PartialFairClassifier`.
+    options : FitOptions, default=None
+        Grid of ranks, surrogate and search; None uses the defaults of `FitOptions`.
+    tol : float, default=1e-3
+        Tolerance ε of the KKT certificate, ten times the default of linear models.
+    max_iter : int, default=None
+        Number of outer steps; None uses the default of the solver.
+    time_limit : float, default=None
+        Seconds for the whole fit. Training trees and reading leaves counts, but is not interrupted.
+    warm_start : bool, default=False
+        Whether to start from the previous solution, as in `PartialFairClassifier`.
+    random_state : int, RandomState or None, default=None
+        Seed as in `PartialFairClassifier`, and of models whose own ``random_state`` is None.
+    callback : callable, default=None
+        As in `PartialFairClassifier`.
+    verbose : int, default=0
+        1 reports progress on standard error once a second, 2 reports every step.
 
     Attributes
     ----------
-    estimator_
-        The library's model with the new values.
-    initial_estimator_
-        The library's model with its own values.
-    alpha_
+    estimator_ : estimator or booster
+        The library's model with the new leaf values.
+    initial_estimator_ : estimator or booster
+        The library's model with its own leaf values.
+    alpha_ : float
         The alpha of the refit.
-    classes_ : (2,)
-        Labels of classifiers; scores above ``decision_threshold_`` stand for the second.
+    classes_ : ndarray of shape (2,)
+        Labels of classifiers; high scores stand for the second one.
     decision_threshold_ : float
-        The score above which `predict` returns the second class.
-    groups_, result_, n_iter_, n_features_in_, feature_names_in_
-        As in `PartialFairClassifier`. The gaps of ``result_`` are those of the scores of ``estimator_``.
+        Score above which `predict` returns the second class.
+    groups_ : ndarray of shape (n_groups,) or None
+        Groups seen in training; None if the fit needed no groups.
+    result_ : FitResult
+        As in `PartialFairClassifier`; gaps are those of the scores of ``estimator_``.
+    n_iter_ : int
+        Number of outer steps, at least 1.
+    n_features_in_ : int
+        Number of columns of X in ``fit``, sensitive columns included.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns of X, if all of them are strings.
+
+    See Also
+    --------
+    partialfair.PartialFairClassifier : Linear classification with the same constraints.
+    partialfair.fairness_path : Models for several limits, evaluated on held-out rows.
+    partialfair.make_table_pipeline : Read tables with text and missing values.
 
     Examples
     --------
@@ -144,10 +191,10 @@ class PartialFairTrees(PartialFairEstimator):
     >>> from partialfair.trees import PartialFairTrees
     >>> rng = np.random.default_rng(0)
     >>> groups = rng.choice(["a", "b"], 1000)
-    >>> X = rng.normal(size=(1000, 2)) + np.outer(groups == "a", [1, 0])  # the first feature tells the group
+    >>> X = rng.normal(size=(1000, 2)) + np.outer(groups == "a", [1, 0])  # feature 0 depends on the group
     >>> y = X.sum(axis=1) + rng.normal(size=1000) > 0.5
-    >>> grower = HistGradientBoostingClassifier(max_iter=20, max_leaf_nodes=8)
-    >>> trees = PartialFairTrees(grower, interval=(0.1, 0.5), max_gap=0.1)
+    >>> model = HistGradientBoostingClassifier(max_iter=20, max_leaf_nodes=8)
+    >>> trees = PartialFairTrees(model, interval=(0.1, 0.5), max_gap=0.1)
     >>> bool(trees.fit(X, y, sensitive_features=groups).result_.gap <= 0.1)
     True
     >>> type(trees.estimator_).__name__
@@ -174,7 +221,7 @@ class PartialFairTrees(PartialFairEstimator):
     takes_tables: ClassVar[bool] = True
 
     group_terms = None
-    """Prediction needs no group."""
+    """Prediction does not need the group."""
 
     def __init__(
         self,
@@ -244,16 +291,16 @@ class PartialFairTrees(PartialFairEstimator):
         earlier: EarlierFits | None = None,
         offset: Offset | None = None,
     ) -> EarlierFits:
-        """Fit the model, given what other fits of the same rows have found (``earlier``, for the refit)."""
-        # Whatever can be refused is refused before anything is trained.
+        """Fit the model; ``earlier`` holds results of other fits of the same rows, for the refit."""
+        # All checks come before any training.
         samples = samples.with_weight()
         positive = positive_rows(self, samples)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the refit says it again
+            warnings.simplefilter("ignore")  # the refit issues these warnings again
             check_sample_groups(samples, task.constraints, self.min_group_size, positive)
         held_out = hold_out_rows(self, samples, getattr(self, "_held_out_seed", seed_of(self)))
 
-        # The trees, those of a fitted model or trained here, and the leaf of each that every row falls in.
+        # The trees of the fitted model, or trees trained here, and the leaf of each tree for every row.
         initial = LeafValues(read_trees(self, samples, held_out))
         leaves = LeafSamples.read(initial, samples)
 
@@ -264,16 +311,16 @@ class PartialFairTrees(PartialFairEstimator):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             earlier = leaves.refit(refit, deadline, earlier)
-        for remark in caught:  # as issued where fit was called
+        for remark in caught:  # with the caller of fit as their origin
             warnings.warn(str(remark.message).replace(*_ADVICE), remark.category, stacklevel=3)
         written = initial.with_coefficients(refit.coef_, refit.intercept_)
 
         self.initial_estimator_, self.estimator_ = initial.ensemble.model, written.ensemble.model
-        self._refit = refit.set_params(callback=None, warm_start=self.warm_start)  # files hold it as well
+        self._refit = refit.set_params(callback=None, warm_start=self.warm_start)  # stored in files as well
         self.alpha_ = float(refit.alpha)
         self.groups_, self.n_iter_ = refit.groups_, refit.n_iter_
         self.result_ = result = refit.result_
-        # What counts are the scores that users get: the library's own.
+        # Gaps and accuracy are those of the library's own scores.
         scores = written.scores(samples.X)
         if result.constraints:
             self.result_ = replace(
@@ -282,7 +329,7 @@ class PartialFairTrees(PartialFairEstimator):
                 outside_gaps=exact_gaps(refit, scores, samples, result.outside),
             )
             if result.satisfied and not self.result_.satisfied:
-                infeasibility = f"{name_of(self.estimator_)} rounds scores in another way than it should"
+                infeasibility = f"{name_of(self.estimator_)} rounds scores differently than expected"
                 self.result_ = replace(
                     self.result_, status=Status.NO_FEASIBLE_POINT, infeasibility=infeasibility
                 )
@@ -297,27 +344,54 @@ class PartialFairTrees(PartialFairEstimator):
         """Return a copy whose trees are trained, and whose alpha is a number."""
         fresh, deadline = self._copy_unfitted(), read_deadline(self)
         samples = samples.with_weight()
-        positive_rows(self, samples)  # which refuses labels of other than two classes
+        positive_rows(self, samples)  # raises InputError unless there are two classes
         seed = seed_of(self)
         held_out = hold_out_rows(self, samples, seed)
         ensemble = read_trees(self, samples, held_out)
         if held_out is not None:
-            fresh._held_out_seed = seed  # by which copies know the rows that no tree was trained on
+            fresh._held_out_seed = seed  # from which copies find the rows that no tree was trained on
             if self.alpha == "auto":
                 leaves = LeafSamples.read(LeafValues(ensemble), samples)
                 fresh.set_params(alpha=choose_alpha(self, leaves, held_out, deadline, gaps).alpha)
         model = ensemble.model
-        # Copies are cloned, which forgets that an estimator was fitted; boosters stay fitted.
+        # Copies are cloned, which returns unfitted estimators; boosters stay fitted.
         fitted = FrozenEstimator(model) if hasattr(model, "get_params") else model
         return fresh.set_params(estimator=fitted)
 
     @available_if(_classifies)  # type: ignore[untyped-decorator]
     def decision_function(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
-        """Return the scores of ``estimator_``: log-odds, of forests ``2 p − 1``; groups are not used."""
+        """Return the scores of ``estimator_``: log-odds, or ``2 p − 1`` for forests.
+
+        Parameters
+        ----------
+        X : array-like, frame or sparse matrix of shape (n_samples, n_features)
+            Features with the columns of ``fit``.
+        sensitive_features : array-like, default=None
+            Not used.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Scores; high scores stand for ``classes_[1]``.
+        """
         return self._scores(X, sensitive_features)
 
     def predict(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> npt.NDArray[Any]:
-        """Return ``classes_[1]`` above ``decision_threshold_``, else ``classes_[0]``; or numbers."""
+        """Return predicted labels of a classifier, or numbers of a regressor.
+
+        Parameters
+        ----------
+        X : array-like, frame or sparse matrix of shape (n_samples, n_features)
+            Features with the columns of ``fit``.
+        sensitive_features : array-like, default=None
+            Not used.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            ``classes_[1]`` where the score exceeds ``decision_threshold_``, else ``classes_[0]``; predictions
+            of a regressor.
+        """
         scores = self._scores(X, sensitive_features)
         if is_regressor(self):
             return scores
@@ -325,12 +399,25 @@ class PartialFairTrees(PartialFairEstimator):
 
     @available_if(_classifies)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
-        """Return the probabilities that ``estimator_`` gives the two classes."""
+        """Return the class probabilities of ``estimator_``.
+
+        Parameters
+        ----------
+        X : array-like, frame or sparse matrix of shape (n_samples, n_features)
+            Features with the columns of ``fit``.
+        sensitive_features : array-like, default=None
+            Not used.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, 2)
+            Probabilities; columns in the order of ``classes_``.
+        """
         second = self._probabilities(self._scores(X, sensitive_features))
         return np.column_stack([1 - second, second])
 
     def _probabilities(self, scores: Floats) -> Floats:
-        """Return the probabilities of the second class that scores stand for."""
+        """Return the probability of the second class for each score."""
         return self._deployed_values.probabilities(scores)
 
     def score(
@@ -341,7 +428,24 @@ class PartialFairTrees(PartialFairEstimator):
         *,
         sensitive_features: ArrayLike | None = None,
     ) -> float:
-        """Return the accuracy, or R² of a regressor."""
+        """Return the accuracy of a classifier, or R² of a regressor.
+
+        Parameters
+        ----------
+        X : array-like, frame or sparse matrix of shape (n_samples, n_features)
+            Features with the columns of ``fit``.
+        y : array-like of shape (n_samples,)
+            True labels or values.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Row weights.
+        sensitive_features : array-like, default=None
+            Not used.
+
+        Returns
+        -------
+        float
+            The score.
+        """
         refuse_lazy(y, "y")
         refuse_lazy(sample_weight, "sample_weight")
         measure = r2_score if is_regressor(self) else accuracy_score
@@ -356,15 +460,28 @@ class PartialFairTrees(PartialFairEstimator):
         sample_weight: ArrayLike | None = None,
         n_bins: int = 10,
     ) -> pd.DataFrame:
-        """Compare the probabilities of the library's values and of the new ones with what happened, by group.
+        """Compare the calibration of the probabilities before and after the refit, by group.
 
-        A bound on gaps between groups whose labels differ costs calibration: rows of the group that is moved
-        up get higher probabilities than they should. Use rows that were not trained on.
+        If the labels of groups have different distributions, a limit on the gap costs calibration: a group
+        whose scores are raised gets probabilities that are too high. Use held-out rows.
+
+        Parameters
+        ----------
+        X : array-like, frame or sparse matrix of shape (n_samples, n_features)
+            Features with the columns of ``fit``.
+        y : array-like of shape (n_samples,)
+            True labels.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+            Group of each row.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Row weights.
+        n_bins : int, default=10
+            Number of bins of probabilities.
 
         Returns
         -------
-        DataFrame
-            ``error``, ``bias`` and ``difference`` of `partialfair.metrics.calibration_by_group`, each
+        pandas.DataFrame
+            ``error``, ``bias`` and ``difference`` of `partialfair.metrics.calibration_by_group`, each as
             ``…_before`` and ``…_after``.
         """
         _classifies(self)
@@ -386,7 +503,7 @@ class PartialFairTrees(PartialFairEstimator):
 
     @property
     def _deployed_values(self) -> LeafValues:
-        """The trees of ``estimator_``; reading them costs time, so the last values are used again."""
+        """The trees of ``estimator_``; cached, because reading them takes time."""
         check_is_fitted(self)
         values = _LEAF_VALUES.get(self)
         if values is None or values.ensemble.model is not self.estimator_:
@@ -394,7 +511,7 @@ class PartialFairTrees(PartialFairEstimator):
         return values
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is stored: models as their libraries write them."""
+        """Return the stored state, with models in the formats of their libraries."""
         state = super().__getstate__()
         return state | {name: pack_model(state[name]) for name in _MODELS if name in state}
 
@@ -405,7 +522,7 @@ class PartialFairTrees(PartialFairEstimator):
         check_stored_trees(self)
 
     def _check_settings(self) -> None:
-        """Refuse settings that cannot be right, and models without trees."""
+        """Raise `InputError` for invalid parameters and for models without trees."""
         super()._check_settings()
         check_model(self.estimator, self.validation_fraction)
         self._read_constraints()
@@ -427,7 +544,7 @@ class PartialFairTrees(PartialFairEstimator):
         return read_labels(self, y, n_rows)
 
     def _scores(self, X: ArrayLike, sensitive_features: ArrayLike | None) -> Floats:
-        """Score rows by the library's model, which needs no group."""
+        """Return the scores of the library's model, which needs no group."""
         check_is_fitted(self)
         return self._score_samples(self._read_features(X, reset=False)[0])
 

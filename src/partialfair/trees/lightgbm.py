@@ -1,4 +1,4 @@
-"""Models of LightGBM: estimators and boosters, read and written as the library's own text."""
+"""Models of LightGBM: estimators and boosters, read and written in the library's text format."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PREDICTIONS = ("regression", "regression_l1", "huber", "fair", "quantile", "map
 # Objectives whose predictions are the sum of leaf values, or its logistic transform.
 _SCORE_KINDS = score_kinds(("binary", "cross_entropy"), _PREDICTIONS)
 
-# Some of the other objectives: those that a name tells before a model is trained.
+# Some of the other objectives: those that can be rejected by name before training.
 _OTHER_LINKS = frozenset(
     {"poisson", "gamma", "tweedie", "cross_entropy_lambda", "multiclass", "multiclassova"}
 )
@@ -35,7 +35,7 @@ _OTHER_LINKS = frozenset(
 
 @dataclass(frozen=True)
 class _ModelText:
-    """A model in LightGBM's text format: a header, a block of ``key=value`` lines a tree, and the rest."""
+    """A model in LightGBM's text format: a header, a block of ``key=value`` lines per tree, and the rest."""
 
     header: str
     trees: tuple[str, ...]
@@ -43,7 +43,7 @@ class _ModelText:
 
     @classmethod
     def of(cls, booster: Any) -> _ModelText:
-        # By default only the trees up to the best iteration are written, those that predictions use.
+        # By default only the trees up to the best iteration are written, which predictions use.
         text = booster.model_to_string()
         header, *trees = re.split(r"(?m)^(?=Tree=\d+$)", text.partition("end of trees")[0])
         return cls(header, tuple(trees), text[text.index("end of trees") :])
@@ -55,12 +55,12 @@ class _ModelText:
         return "".join([header, *self.trees, self.rest])
 
     def entry(self, name: str) -> str:
-        """Return an entry of the header; empty where it has none of that name."""
+        """Return an entry of the header; empty if there is none."""
         line = re.search(rf"(?m)^{name}=(.*)$", self.header)
         return line[1] if line else ""
 
     def parameter(self, name: str) -> str:
-        """Return a training parameter as the text holds it; empty where it does not."""
+        """Return a training parameter as text; empty if there is none."""
         line = re.search(rf"(?m)^\[{name}: (.*)\]$", self.rest)
         return line[1] if line else ""
 
@@ -69,14 +69,14 @@ class _ModelText:
 class LightGBMTrees(TreeEnsemble):
     """Trees of an ``LGBMClassifier``, an ``LGBMRegressor`` or a ``Booster``.
 
-    Leaves are numbered as LightGBM numbers them, and its sums are in double precision. The baseline
-    (``boost_from_average``) is in the first tree's leaves already.
+    Leaves have LightGBM's numbers, and its sums are in double precision. The baseline
+    (``boost_from_average``) is already part of the first tree's leaves.
     """
 
     text: _ModelText = field(repr=False)
 
     def scores(self, X: ArrayLike) -> Floats:
-        """Return what ``predict(X, raw_score=True)`` does."""
+        """Return the scores of ``predict(X, raw_score=True)``."""
         return np.asarray(self.model.predict(X, raw_score=True), dtype=np.float64)
 
     def _leaf_positions(self, X: Any) -> Ints:
@@ -94,7 +94,7 @@ class LightGBMTrees(TreeEnsemble):
         written.params = copy.deepcopy(original.params)
         if original is self.model:
             return written
-        # The memo stands in for the old booster, so the copy holds the new one wherever it held that.
+        # The memo replaces the old booster by the new one wherever the model holds it.
         return copy.deepcopy(self.model, {id(original): written})
 
 
@@ -119,10 +119,10 @@ def _booster(model: Any) -> Any:
 
 
 def check_settings(model: Any) -> None:
-    """Refuse settings of a model that is not fitted yet, whose trees could not be read."""
+    """Raise `InputError` for settings of an unfitted model whose trees could not be read."""
     settings = model.get_params()
-    # Training parameters have several names; an alias that is not looked at here is refused once the text of
-    # the fitted model shows it.
+    # Training parameters have several names; aliases that are not listed here are found in the text of the
+    # fitted model.
     _check_trees(
         model,
         boosting=settings.get("boosting") or settings["boosting_type"],
@@ -135,7 +135,7 @@ def check_settings(model: Any) -> None:
 
 
 def _score_kind(model: Any, text: _ModelText) -> ScoreKind:
-    """Return what the sums are, or refuse a model that is not such a sum."""
+    """Return the kind of the sums; raise `InputError` for a model that is not such a sum."""
     _check_trees(
         model,
         boosting="rf" if "\naverage_output\n" in text.header else text.parameter("boosting"),
@@ -154,13 +154,13 @@ def _score_kind(model: Any, text: _ModelText) -> ScoreKind:
 
 
 def _check_trees(model: Any, *, boosting: str, has_linear_leaves: bool, monotone_constraints: str) -> None:
-    """Refuse trees whose sums would not be, or not stay, what they are."""
+    """Raise `InputError` for trees whose sums of leaf values are not, or would not stay, the scores."""
     if boosting == "dart":
         refuse_dart(model, "boosting_type='gbdt'")
     if boosting in ("rf", "random_forest"):
         raise InputError(
             f"{name_of(model)} has boosting_type='rf', whose raw scores are sums over trees while its"
-            " predictions come from means; use boosting_type='gbdt', or a RandomForest of scikit-learn"
+            " predictions are means; use boosting_type='gbdt', or a RandomForest of scikit-learn"
         )
     if has_linear_leaves:
         raise InputError(
@@ -171,13 +171,13 @@ def _check_trees(model: Any, *, boosting: str, has_linear_leaves: bool, monotone
 
 
 def numbers_of(tree: str, key: str) -> Floats:
-    """Return the numbers of one line of a tree; none where it has no such line."""
+    """Return the numbers of one line of a tree; none if there is no such line."""
     found = re.search(rf"(?m)^{key}=(.*)$", tree)
     return np.array(found[1].split() if found else [], dtype=np.float64)
 
 
 def _replace_leaves(tree: str, stored: Floats) -> str:
-    """Return a tree's text with other values in its leaves, and their means inside."""
+    """Return a tree's text with other leaf values, and their means in inner nodes."""
     children = [numbers_of(tree, key).astype(np.int64) for key in ("left_child", "right_child")]
     n_inner, no_children = len(children[0]), np.full(len(stored), -1)
     lines = {"leaf_value": stored}
@@ -188,6 +188,6 @@ def _replace_leaves(tree: str, stored: Floats) -> str:
         cover = np.concatenate([numbers_of(tree, "internal_count"), numbers_of(tree, "leaf_count")])
         lines["internal_value"] = Nodes(left, right, cover).means(stored)[:n_inner]
     for key, numbers in lines.items():
-        text = " ".join(f"{number:.17g}" for number in numbers)  # digits that no double needs more of
+        text = " ".join(f"{number:.17g}" for number in numbers)  # enough digits for any double
         tree = re.sub(rf"(?m)^{key}=.*$", f"{key}={text}", tree)
     return tree

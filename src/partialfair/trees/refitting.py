@@ -1,11 +1,11 @@
 """Leaf values of tree ensembles as coefficients of a linear model, and their refit.
 
-A classifier's scores are cut at 0 everywhere in partialfair. Boosted classifiers sum log-odds, which are;
-forests average probabilities p, whose scores are ``2 p − 1``: so is the squared loss of labels ±1 four times
-that of p. A leaf of one of T trees that holds p adds ``(2 p − 1) / T``, between −1/T and 1/T, to a score.
+partialfair's classifiers compare scores with 0. Boosted classifiers sum log-odds, which suit that. Forests
+average probabilities p, whose scores are ``2 p − 1``; the squared loss of labels ±1 is four times that of p.
+A leaf of one of T trees that holds p adds ``(2 p − 1) / T``, between −1/T and 1/T, to a score.
 
-An intercept of the refit is shared out among all trees. Where values have bounds there is none, for it would
-lead out of them: all leaves of a tree together are as good as one.
+An intercept of the refit is divided equally among all trees. If values have bounds there is no intercept,
+because it could violate them; all leaves of a tree together have the same effect.
 """
 
 from __future__ import annotations
@@ -23,17 +23,19 @@ from scipy.special import expit
 from sklearn.base import is_regressor
 from sklearn.ensemble._forest import ForestClassifier
 
-from partialfair.constraints import Constraint
+from partialfair.constraints.base import Constraint
 from partialfair.data.samples import Samples
-from partialfair.estimators import PartialFairClassifier, PartialFairRegressor
+from partialfair.estimators.classifier import PartialFairClassifier
 from partialfair.estimators.parameters import read_deadline, read_task
 from partialfair.estimators.path_fits import TINY_TIME, scores_of
+from partialfair.estimators.regressor import PartialFairRegressor
 from partialfair.metrics.calibration import calibration_by_group
 from partialfair.metrics.partial import WorstGap
 from partialfair.optimization.objectives import read_loss
 from partialfair.optimization.problems import WeightedScores
-from partialfair.training import EarlierFits, Offset, measure_gap
-from partialfair.training.units import DeployedScores
+from partialfair.training.settings import EarlierFits
+from partialfair.training.statement import measure_gap
+from partialfair.training.units import DeployedScores, Offset
 from partialfair.trees.base_estimators import unwrap
 from partialfair.trees.ensembles import TreeEnsemble, ensemble_of
 from partialfair.utils.typing import ArrayLike, Floats, Ints
@@ -56,16 +58,16 @@ def loss_of(model: Any) -> str:
 
 
 def linear_estimator(trees: Any) -> Any:
-    """Return the classifier or regressor that refits leaf values; from a warm start it knows the last fit."""
+    """Return the classifier or regressor that refits leaf values, warm-started if there was a fit."""
     kind = PartialFairRegressor if is_regressor(trees) else PartialFairClassifier
     shared = signature(kind).parameters
     settings = {name: value for name, value in trees.get_params(deep=False).items() if name in shared}
-    # Groups and rows held out were read before; the linear model sees leaves alone.
+    # Groups and held-out rows were read before; the linear model reads leaves only.
     settings |= {"loss": trees.loss, "sensitive_columns": None, "validation": 0.2}
-    settings |= {"decision_threshold": 0.0} if kind is PartialFairClassifier else {}  # trees place it
+    settings |= {"decision_threshold": 0.0} if kind is PartialFairClassifier else {}  # set by the trees
     settings["fit_intercept"] = not _has_bounds(trees.estimator)
     if kind is PartialFairClassifier and trees.constraint_threshold is None:
-        settings["constraint_threshold"] = 0.0  # of scores on which 0 is the cut; see the module
+        settings["constraint_threshold"] = 0.0  # on the scale of scores; see the module docstring
     last = getattr(trees, "_refit", None)
     if trees.warm_start and type(last) is kind:
         return copy.copy(last).set_params(**settings)
@@ -74,12 +76,12 @@ def linear_estimator(trees: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class LeafValues:
-    """A tree ensemble on the scale of scores.
+    """A tree ensemble on partialfair's scale of scores.
 
     Attributes
     ----------
     ensemble
-        The trees, with the values that their library gave them.
+        The trees, with the leaf values of their library.
     """
 
     ensemble: TreeEnsemble
@@ -90,23 +92,23 @@ class LeafValues:
         return (2.0, 1.0) if self.ensemble.score_kind == "probability" else (1.0, 0.0)
 
     def scores(self, X: ArrayLike) -> Floats:
-        """Return what the library's own model scores rows, on the scale of partialfair."""
+        """Return the scores of the library's own model, on partialfair's scale."""
         factor, shift = self.scale
         return factor * self.ensemble.scores(X) - shift
 
     def probabilities(self, scores: Floats) -> Floats:
-        """Return the probabilities of the second class that scores stand for."""
+        """Return the probability of the second class for each score."""
         return (1 + scores) / 2 if self.ensemble.score_kind == "probability" else expit(scores)
 
     def offset(self, X: ArrayLike) -> Offset:
-        """Return the ensemble as the model of these rows that coefficients are counted from."""
+        """Return the ensemble as the model of these rows from which coefficients differ."""
         ensemble, n_trees = self.ensemble, self.ensemble.n_trees
         low, high = self._coefficients(np.array(ensemble.bounds)).tolist()
         return Offset(
             self.scores(X),
             self._coefficients(ensemble.values)[None],
             np.zeros(1),  # the library's base score is in the first tree
-            np.full((1, len(ensemble.values)), 1 / n_trees),  # a leaf of each tree makes 1
+            np.full((1, len(ensemble.values)), 1 / n_trees),  # one leaf of each tree sums to 1
             (low, high),
             self._deploy,
         )
@@ -117,23 +119,23 @@ class LeafValues:
         Parameters
         ----------
         coef, intercept : (1, d), (1,)
-            What is added to the values it has.
+            Differences that are added to its values.
         """
         total = self._coefficients(self.ensemble.values) + coef[0]
         return LeafValues(self.ensemble.with_values(self._values(total, float(intercept[0]))))
 
     def _coefficients(self, values: Floats) -> Floats:
-        """Return what leaves with these values add to scores."""
+        """Return the contributions to scores of leaves with these values."""
         factor, shift = self.scale
         return factor * values - shift / self.ensemble.n_trees  # each tree adds its part of the shift
 
     def _values(self, coef: Floats, intercept: float) -> Floats:
-        """Return values whose sums score as coefficients and intercept do."""
+        """Return leaf values whose sums are the scores of coefficients and intercept."""
         factor, shift = self.scale
         return np.asarray((coef + (intercept + shift) / self.ensemble.n_trees) / factor)
 
     def _deploy(self, coef: Floats, intercept: Floats) -> tuple[Floats, DeployedScores]:
-        """Return what the library adds up, which it does without rounding, and the scores of the sums."""
+        """Return the numbers that the library adds up, without rounding, and the scores of the sums."""
         factor, shift = self.scale
         divisor = self.ensemble.divisor
         values = self._values(coef[0], float(intercept[0]))
@@ -142,14 +144,14 @@ class LeafValues:
 
 @dataclass(frozen=True, eq=False)
 class LeafSamples:
-    """Rows as a refit of leaf values reads them.
+    """Rows in the format of a refit of leaf values.
 
     Attributes
     ----------
     samples
-        With the leaves that rows fall in for features.
+        Rows whose features are the leaves that they fall in.
     offset
-        The library's own model, from whose values coefficients are counted, with its scores of the rows.
+        The library's own model, from whose values coefficients differ, with its scores of the rows.
     """
 
     samples: Samples
@@ -167,21 +169,21 @@ class LeafSamples:
     def refit(
         self, linear: Any, end: float = float("inf"), earlier: EarlierFits | None = None
     ) -> EarlierFits:
-        """Fit a linear model on the leaves: its coefficients are what is added to their values.
+        """Fit a linear model on the leaves; its coefficients are differences of leaf values.
 
         Parameters
         ----------
         linear
-            The estimator, which is fitted.
+            The estimator to fit.
         end
-            When the fit has to end.
+            Time at which the fit has to end.
         earlier
-            What other fits of the same rows have found.
+            Results of other fits of the same rows.
 
         Returns
         -------
         EarlierFits
-            For the next fit of the same rows.
+            Results for the next fit of the same rows.
         """
         if end < float("inf"):
             linear.set_params(time_limit=max(end - time.monotonic(), TINY_TIME))
@@ -194,14 +196,14 @@ class LeafSamples:
         return fits
 
     def scores(self, linear: Any) -> Floats:
-        """Return the scores of these rows with leaf values that were refitted, on these or on others."""
+        """Return the scores of these rows with leaf values that were refitted on these or other rows."""
         return np.asarray(self.offset.scores + scores_of(linear, self.samples))
 
 
 def exact_gaps(
     linear: Any, scores: Floats, samples: Samples, constraints: Sequence[Constraint]
 ) -> tuple[WorstGap, ...]:
-    """Return the exact gaps that constraints of a refit are about, of any scores of any rows."""
+    """Return the exact gaps of a refit's constraints for any scores of any rows."""
     positive = None if is_regressor(linear) else samples.y == linear.classes_[1]
     counts = WeightedScores(scores, samples.row_weights, samples.groups.codes, positive)
     size, is_higher_better = linear.min_group_size, linear.higher_is_better
@@ -214,9 +216,9 @@ def exact_gaps(
 
 
 def evaluate(linear: Any, scores: Floats, samples: Samples) -> tuple[float, float]:
-    """Return the weighted mean loss that a refit minimizes, and its gap, of any scores of any rows.
+    """Return the weighted mean loss that a refit minimizes, and its gap, for any scores of any rows.
 
-    Gaps of several constraints are added up; without any the gap is 0.
+    The gap is the sum over several constraints, and 0 without any.
     """
     weights, targets = samples.row_weights, samples.y
     if not is_regressor(linear):
@@ -237,6 +239,6 @@ def compare_calibration(
         name: calibration_by_group(y, values.probabilities(values.scores(X)), **settings).to_frame()
         for name, values in {"before": before, "after": after}.items()
     }
-    groups = tables["before"][[]]  # the index, without columns
+    groups = tables["before"][[]]  # the index without columns
     columns = tables["before"].columns
     return groups.assign(**{f"{what}_{name}": tables[name][what] for what in columns for name in tables})

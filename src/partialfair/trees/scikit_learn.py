@@ -28,18 +28,18 @@ from partialfair.utils.typing import ArrayLike, Floats, Ints
 
 # Losses whose predictions are the sum of leaf values, or its logistic transform.
 _HISTOGRAM_LOSSES = score_kinds(("log_loss",), ("squared_error", "absolute_error", "quantile"))
-# Those of GradientBoosting.
+# The same for GradientBoosting.
 _LOSSES = _HISTOGRAM_LOSSES | score_kinds((), ("huber",))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _ScikitLearnTrees(TreeEnsemble):
-    """Trees of an estimator of scikit-learn, whose own methods score rows."""
+    """Trees of a scikit-learn estimator, whose own methods score rows."""
 
     structure: Structure = field(repr=False)
 
     def scores(self, X: ArrayLike) -> Floats:
-        """Return what ``decision_function``, ``predict_proba`` (second column) or ``predict`` does."""
+        """Return ``decision_function``, the second column of ``predict_proba``, or ``predict``."""
         if self.score_kind == "log-odds":
             scores = self.model.decision_function(X)
         elif self.score_kind == "probability":
@@ -54,8 +54,8 @@ class ForestTrees(_ScikitLearnTrees):
     """Trees of a RandomForest or ExtraTrees, whose scores are means over trees.
 
     A leaf of a classifier holds the fractions ``(1 - p, p)`` of the two classes among its rows, and the
-    second class is predicted where the mean of ``p`` exceeds 0.5. What a forest holds about its out-of-bag
-    rows is of the old leaf values, also in a written copy.
+    second class is predicted if the mean of ``p`` exceeds 0.5. Out-of-bag attributes of a written copy are
+    those of the original leaf values.
     """
 
     def _leaf_positions(self, X: Any) -> Ints:
@@ -74,8 +74,8 @@ class ForestTrees(_ScikitLearnTrees):
 class GradientBoostingTrees(_ScikitLearnTrees):
     """Trees of a ``GradientBoostingClassifier`` or a ``GradientBoostingRegressor``.
 
-    Leaves hold values that the learning rate multiplies. A written model has a prior whose score is 0, and
-    the old one within its first tree.
+    The learning rate multiplies the values of leaves. A written model has a prior whose score is 0, and the
+    former prior is part of its first tree.
     """
 
     def _leaf_positions(self, X: Any) -> Ints:
@@ -86,7 +86,7 @@ class GradientBoostingTrees(_ScikitLearnTrees):
         written = copy.deepcopy(self.model)
         for tree, values in zip(written.estimators_.ravel(), self.structure.node_values(stored), strict=True):
             tree.tree_.value[:, 0, 0] = values
-        # All scores start from 0 now, by a prior of the same kind: explainers know no other.
+        # All scores now start from 0, by a prior of the same kind, because explainers know no other.
         start = written.init_
         if hasattr(start, "class_prior_"):
             start.class_prior_ = np.full(2, 0.5)
@@ -100,18 +100,18 @@ class HistogramTrees(_ScikitLearnTrees):
     """Trees of a ``HistGradientBoostingClassifier`` or a ``HistGradientBoostingRegressor``.
 
     There is no ``apply``, and the nodes are private (their names are the same in scikit-learn 1.6 to 1.9).
-    Missing values, categories and bins are treated as in prediction, since the library's own code walks
-    copies of the trees whose leaves hold their positions for values. A written model has a baseline of 0, and
-    the old one within its first tree.
+    Missing values, categories and bins are treated as in prediction, because the library's own code evaluates
+    copies of the trees whose leaf values are the positions of the leaves. A written model has a baseline of
+    0, and the former baseline is part of its first tree.
     """
 
     numbered: list[Any] = field(repr=False)
-    """The trees with the positions of leaves for values."""
+    """The trees with the positions of leaves as leaf values."""
 
     def _leaf_positions(self, X: Any) -> Ints:
         checked = self.model._preprocess_X(X, reset=False)
         positions = np.zeros((checked.shape[0], self.n_trees), order="F")
-        # All trees as one iteration of a model with as many outputs, which come out side by side.
+        # All trees as one iteration of a model with that number of outputs, which are returned as columns.
         self.model._predict_iterations(
             checked, [self.numbered], positions, is_binned=False, n_threads=_openmp_effective_n_threads()
         )
@@ -135,7 +135,7 @@ def read(model: Any) -> TreeEnsemble:
     structure = Structure(
         tuple(Nodes(tree.children_left, tree.children_right, tree.weighted_n_node_samples) for tree in trees)
     )
-    # The last column: of a forest of classifiers the probability of the second class, else the only one.
+    # The last column: the second class's probability for classification forests, otherwise the only one.
     stored = structure.leaf_values(tree.value[:, 0, -1] for tree in trees)
     shared = {
         "model": model,
@@ -153,7 +153,7 @@ def read(model: Any) -> TreeEnsemble:
 
 
 def prior_of(model: Any) -> float:
-    """Return the score that every row starts from in GradientBoosting."""
+    """Return the score from which every row starts in GradientBoosting."""
     start = model.init_
     if hasattr(start, "class_prior_"):
         return float(logit(start.class_prior_[1]))
@@ -184,7 +184,7 @@ def _read_histograms(model: Any) -> HistogramTrees:
 
 
 def check_settings(model: Any) -> None:
-    """Refuse what a model was or will be trained with, where it could not be read."""
+    """Raise `InputError` for settings, of a fitted or unfitted model, with which it could not be read."""
     if isinstance(model, BaseForest):
         if not (is_classifier(model) or is_regressor(model)):
             raise InputError(f"{name_of(model)} predicts nothing; use a RandomForest or ExtraTrees")
@@ -197,7 +197,7 @@ def check_settings(model: Any) -> None:
             f"{name_of(model)} starts from the scores of {name_of(model.init)}, which may differ from row to"
             " row; use init=None or init='zero'"
         )
-    # One number a feature, or a mapping from their names; GradientBoosting has no such setting.
+    # One number per feature, or a mapping from their names; GradientBoosting has no such setting.
     monotone = getattr(model, "monotonic_cst", None)
     if monotone is not None and np.any(list(monotone.values()) if isinstance(monotone, dict) else monotone):
         refuse_monotone(model)

@@ -1,9 +1,9 @@
-"""Libraries' models in the form that files and copies hold, and the checks before they are used.
+"""Libraries' models in the form in which files hold them, and the checks before they are used.
 
-XGBoost has its trees in a ``bytearray``, which files of models do not hold: these get its own JSON, which
-is checked and written anew before XGBoost reads it. Models of LightGBM hold their own text, those of
-scikit-learn plain arrays; but HistGradientBoosting reads tables with categories by a partial function, which
-no file holds either, and which is always the same.
+XGBoost holds its trees in a ``bytearray``, which model files do not support: files hold its own JSON, which
+is checked and rewritten before XGBoost reads it. Models of LightGBM hold their own text, those of
+scikit-learn plain arrays. HistGradientBoosting reads tables with categories by a partial function, which
+files do not support either; it is always the same and is therefore omitted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class StoredXGBoost:
     kind
         The name of its class.
     settings
-        The parameters of an estimator; none of a booster.
+        The parameters of an estimator; empty for a booster.
     content
         The trees, in the library's own JSON.
     frozen
@@ -53,13 +53,13 @@ class StoredXGBoost:
 
 
 def pack_model(model: Any) -> Any:
-    """Return a model in the form that files hold."""
+    """Return a model in the form in which files hold it."""
     frozen = isinstance(model, FrozenEstimator)
     inner = model.estimator if frozen else model
     if _readers_of_numbers(inner):
         plain = copy.deepcopy(inner)
         for step in _readers_of_numbers(plain):
-            step.func = None  # a partial function, which `unpack_model` puts back
+            step.func = None  # a partial function, which `unpack_model` restores
         return FrozenEstimator(plain) if frozen else plain
     if not type(inner).__module__.startswith("xgboost.") or not is_fitted(inner):
         return model
@@ -70,41 +70,41 @@ def pack_model(model: Any) -> Any:
 
 
 def unpack_model(packed: Any) -> Any:
-    """Return the model that `pack_model` was given."""
+    """Return the model that was given to `pack_model`."""
     if not isinstance(packed, StoredXGBoost):
         for step in _readers_of_numbers(packed.estimator if isinstance(packed, FrozenEstimator) else packed):
             step.func = partial(check_array, dtype=[np.float64], ensure_all_finite=False)
         return packed
     xgboost = require("xgboost", extra="boosting", purpose="a model of XGBoost")
-    # The file names the class, so only these are looked up.
+    # The file names the class, so only known names are looked up.
     if packed.kind not in (_BOOSTER, *_ESTIMATORS):
-        raise InputError(f"its model is a {packed.kind[:40]}, which is none of XGBoost's")
+        raise InputError(f"its model is a {packed.kind[:40]}, which is not a class of XGBoost")
     model = getattr(xgboost, packed.kind)(**packed.settings)
     model.load_model(bytearray(rewrite_json(packed.content)))
     return FrozenEstimator(model) if packed.frozen else model
 
 
 def _readers_of_numbers(model: Any) -> list[FunctionTransformer]:
-    """Return what a HistGradientBoosting that was fitted with categories reads its numbers by."""
+    """Return the transformers of numbers in a HistGradientBoosting that was fitted with categories."""
     reader = getattr(model, "_preprocessor", None)
     parts = [*getattr(reader, "transformers", ()), *getattr(reader, "transformers_", ())]
     return [step for _, step, _ in parts if isinstance(step, FunctionTransformer)]
 
 
 def check_stored_trees(trees: Any) -> None:
-    """Refuse an estimator out of a file that could not score rows; one that is not fitted is accepted."""
+    """Raise `InputError` if a file's estimator could not score rows; an unfitted one is accepted."""
     held = vars(trees)
     if "estimator_" not in held:
         return
     kind = "regressor" if is_regressor(trees) else "classifier"
     if ensemble_of(held["estimator_"]).kind != kind:
-        raise InputError(f"its estimator_ is no {kind}")
+        raise InputError(f"its estimator_ is not a {kind}")
     if type(held.get("n_features_in_")) is not int:
-        raise InputError("its number of features is none")
+        raise InputError("its number of features is missing or invalid")
     names = held.get("feature_names_in_")
     if names is not None and not (isinstance(names, np.ndarray) and names.shape == (held["n_features_in_"],)):
-        raise InputError("its feature_names_in_ does not fit its number of features")
+        raise InputError("its feature_names_in_ does not match its number of features")
     if not isinstance(held.get("result_"), FitResult):
-        raise InputError("its result_ is not that of a fit")
+        raise InputError("its result_ is not the result of a fit")
     if kind == "classifier":
         check_stored_decisions(held)

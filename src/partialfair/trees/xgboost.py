@@ -1,4 +1,4 @@
-"""Models of XGBoost: estimators and boosters, read and written as the library's own JSON."""
+"""Models of XGBoost: estimators and boosters, read and written in the library's JSON format."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ _SCORE_KINDS = score_kinds((LOGISTIC,), PREDICTIONS)
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class XGBoostTrees(TreeEnsemble):
-    """Trees of an ``XGBClassifier``, an ``XGBRegressor`` (or their ``XGBRF`` kin) or a ``Booster``.
+    """Trees of an ``XGBClassifier``, an ``XGBRegressor`` (or the ``XGBRF`` versions) or a ``Booster``.
 
-    XGBoost has no way to set leaf values, so the model is saved, changed and loaded. It holds them in single
-    precision and adds them up in it, one after the other onto its base score. A written model has the base
-    score that adds 0, and the old one within its first tree, since sums are exact only on one grid.
+    XGBoost has no function to set leaf values, so the model is saved, changed and loaded. It holds and adds
+    up values in single precision, in the order of trees, starting from its base score. A written model has
+    the base score that adds 0, and the former one is part of its first tree, because sums are exact only on
+    one grid.
     """
 
     significand_bits: int = 24  # of float32
@@ -47,13 +48,13 @@ class XGBoostTrees(TreeEnsemble):
     structure: Structure = field(repr=False)
 
     def scores(self, X: ArrayLike) -> Floats:
-        """Return what ``predict(X, output_margin=True)`` does, with the trees up to the best iteration."""
+        """Return the scores of ``predict(X, output_margin=True)``, with trees up to the best iteration."""
         if _is_estimator(self.model):
             return np.asarray(self.model.predict(X, output_margin=True), dtype=np.float64)
         return np.asarray(self._predict(X, output_margin=True), dtype=np.float64)
 
     def _leaf_positions(self, X: Any) -> Ints:
-        # Not by the estimators' apply, which does not take categories before XGBoost 3.
+        # Not by the estimators' apply, which does not support categories before XGBoost 3.
         reached = self._predict(X, pred_leaf=True).reshape(-1, self.n_trees)
         return self.structure.leaf_positions(reached.astype(np.int32))
 
@@ -70,12 +71,12 @@ class XGBoostTrees(TreeEnsemble):
         )
         booster = _booster(self.model)
         best = _best_iteration(booster)
-        # (0, 0) stands for all iterations.
+        # (0, 0) means all iterations.
         return booster.predict(table, iteration_range=(0, 0 if best is None else best + 1), **what)
 
     def _write(self, stored: Floats) -> Any:
         saved = copy.deepcopy(self.saved)
-        # The base score whose margin is 0, in the form in which the library saves it: a list from 3.1 on.
+        # The base score whose margin is 0, in the form in which the library saves it: a list since 3.1.
         sizes = saved["learner"]["learner_model_param"]
         zero = "5E-1" if _is_logistic(saved["learner"]) else "0E0"
         sizes["base_score"] = f"[{zero}]" if sizes["base_score"].startswith("[") else zero
@@ -83,19 +84,19 @@ class XGBoostTrees(TreeEnsemble):
         for tree, nodes, values in zip(
             trees, self.structure.trees, self.structure.node_values(stored), strict=True
         ):
-            # With no more digits than single precision needs to be read back.
+            # With the digits that single precision needs.
             tree["base_weights"] = [float(str(np.float32(value))) for value in values]
-            for leaf in nodes.leaf_ids:  # where inner nodes keep what they split at, leaves keep their value
+            for leaf in nodes.leaf_ids:  # leaves store their value where inner nodes store their split
                 tree["split_conditions"][leaf] = tree["base_weights"][leaf]
         original = _booster(self.model)
         written = copy.deepcopy(original)  # with its settings: threads, device
         written.load_model(bytearray(json.dumps(saved), "utf-8"))
-        # XGBoost's own reader takes the \u00e4 of JSON for six letters, so names do not travel that way.
+        # XGBoost's JSON reader does not decode escapes such as \u00e4, so names are set separately.
         written.feature_names = original.feature_names
-        written.set_attr(**original.attributes())  # which the cut at the best iteration leaves out
+        written.set_attr(**original.attributes())  # which a model cut at the best iteration lacks
         if original is self.model:
             return written
-        # The memo stands in for the old booster, so the copy holds the new one wherever it held that.
+        # The memo replaces the old booster by the new one wherever the model holds it.
         return copy.deepcopy(self.model, {id(original): written})
 
 
@@ -107,7 +108,7 @@ def read(model: Any) -> XGBoostTrees:
     _check_booster(model, config["name"], config.get("tree_train_param", {}).get("monotone_constraints", ""))
     whole = json.loads(booster.save_raw("json"))
     saved = whole if best is None else json.loads(booster[: best + 1].save_raw("json"))
-    # What codes of categories stand for, which XGBoost saves from 3.1 on.
+    # Names of categories, which XGBoost saves since 3.1.
     if (names := whole["learner"]["gradient_booster"]["model"].get("cats")) is not None:
         _check_categories(model, names)
         saved["learner"]["gradient_booster"]["model"]["cats"] = names  # which the cut leaves out
@@ -125,7 +126,7 @@ def read(model: Any) -> XGBoostTrees:
             for tree in trees
         )
     )
-    # Few digits stand for a number in single precision, so that is what they are read as.
+    # Files have the digits of single precision, so numbers are read in that precision.
     values = structure.leaf_values(np.float32(tree["split_conditions"]) for tree in trees)
     values[: structure.n_leaves[0]] += base_margin(saved["learner"])
     return XGBoostTrees(
@@ -139,10 +140,10 @@ def read(model: Any) -> XGBoostTrees:
 
 
 def _check_categories(model: Any, names: dict[str, Any]) -> None:
-    """Refuse names of categories that XGBoost has garbled, so that it takes one category for another.
+    """Raise `InputError` if XGBoost has corrupted the names of categories and so confuses them.
 
-    Version 3.2 keeps as many bytes of a column's names as these have letters: two of ä, ö and ü are then the
-    same to it when it scores rows, also those that it was trained on.
+    Version 3.2 stores as many bytes of a column's names as these have letters: two of ä, ö and ü are then the
+    same when it scores rows, training rows included.
     """
     for place, column in enumerate(names["enc"]):
         starts, letters = column.get("offsets", []), np.array(column["values"])
@@ -153,8 +154,8 @@ def _check_categories(model: Any, names: dict[str, Any]) -> None:
                 letters[start:end].astype(np.int8).tobytes().decode("utf-8")
         except UnicodeDecodeError:
             raise InputError(
-                f"{name_of(model)} mixes up the categories of column {place}, whose names have letters "
-                "beyond ASCII, which this version of XGBoost cannot keep; rename them"
+                f"{name_of(model)} confuses the categories of column {place}, whose names have letters "
+                "beyond ASCII, which this version of XGBoost cannot store; rename them"
             ) from None
 
 
@@ -173,7 +174,7 @@ def _best_iteration(booster: Any) -> int | None:
 
 
 def check_settings(model: Any) -> None:
-    """Refuse settings of a model that is not fitted yet, whose trees could not be read."""
+    """Raise `InputError` for settings of an unfitted model whose trees could not be read."""
     settings = model.get_params()
     _check_booster(model, settings["booster"] or "gbtree", str(settings["monotone_constraints"] or ""))
     objective = settings["objective"]
@@ -182,19 +183,19 @@ def check_settings(model: Any) -> None:
 
 
 def _check_booster(model: Any, booster: str, monotone_constraints: str) -> None:
-    """Refuse settings of training under which sums of leaf values would not be, or not stay, the scores."""
+    """Raise `InputError` for training settings with which sums of leaf values are not the scores."""
     if booster == "dart":
         refuse_dart(model, "booster='gbtree'")
     if booster != "gbtree":
         raise InputError(
-            f"{name_of(model)} has booster={booster!r}, which grows no trees; use booster='gbtree'"
+            f"{name_of(model)} has booster={booster!r}, which trains no trees; use booster='gbtree'"
         )
     if re.search(r"[1-9]", monotone_constraints):
         refuse_monotone(model)
 
 
 def _score_kind(model: Any, learner: dict[str, Any]) -> ScoreKind:
-    """Return what the sums are, or refuse a model that is not such a sum."""
+    """Return the kind of the sums; raise `InputError` for a model that is not such a sum."""
     sizes, objective = learner["learner_model_param"], learner["objective"]["name"]
     if int(sizes["num_class"]) > 1:
         refuse_classes(model, int(sizes["num_class"]))
@@ -206,8 +207,8 @@ def _score_kind(model: Any, learner: dict[str, Any]) -> ScoreKind:
 
 
 def base_margin(learner: dict[str, Any]) -> float:
-    """Return what all scores start from: the base score, which logistic objectives hold as a probability."""
-    base_score = np.float32(learner["learner_model_param"]["base_score"].strip("[]"))  # a list from 3.1 on
+    """Return the start of all scores: the base score, stored as a probability for logistic objectives."""
+    base_score = np.float32(learner["learner_model_param"]["base_score"].strip("[]"))  # a list since 3.1
     return float(logit(base_score) if _is_logistic(learner) else base_score)
 
 

@@ -1,1 +1,1 @@
-"""What all packages use: checks of arguments, files, the clock of a fit, types, texts."""
+"""Checks of arguments, files, the clock of a fit, types and texts, for all packages; internal."""

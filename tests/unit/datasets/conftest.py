@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from partialfair.datasets import Dataset, find_entry, source
+from partialfair.datasets import find_entry, source
+from partialfair.datasets.task import Dataset
 
 
 @dataclass(frozen=True)

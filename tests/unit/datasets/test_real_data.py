@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from partialfair.datasets import Shares
+from partialfair.datasets.task import Shares
 
 pytestmark = pytest.mark.real_data
 

@@ -7,8 +7,9 @@ import inspect
 import pytest
 
 from partialfair import datasets
-from partialfair.datasets import REGISTRY, Entry, fetch, list_datasets, locate, make_admissions
+from partialfair.datasets import REGISTRY, fetch, list_datasets, locate, make_admissions
 from partialfair.datasets.source import RemoteFile
+from partialfair.datasets.task import Entry
 from partialfair.exceptions import InputError
 from partialfair.utils.extras import load_extensions
 

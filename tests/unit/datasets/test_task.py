@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from partialfair.data.categoricals import CategoricalCodes
-from partialfair.datasets import Dataset, Shares
-from partialfair.datasets.task import group_series
+from partialfair.datasets.task import Dataset, Shares, group_series
 from partialfair.exceptions import InputError
 
 

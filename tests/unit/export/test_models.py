@@ -19,7 +19,8 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, Stan
 from partialfair import PartialFairClassifier, PartialFairRegressor
 from partialfair.data.categoricals import CategoricalCodes
 from partialfair.exceptions import InputError, MissingExtraError
-from partialfair.postprocessing import PartialParityAdjuster, ScoreMap
+from partialfair.postprocessing import PartialParityAdjuster
+from partialfair.postprocessing.maps import ScoreMap
 from tests.onnx_runs import metadata, run
 
 to_onnx = pytest.importorskip("partialfair.onnx").to_onnx

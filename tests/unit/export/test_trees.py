@@ -17,7 +17,8 @@ from sklearn.ensemble import (
 
 from partialfair.exceptions import InputError
 from partialfair.metrics import partial_statistical_parity_difference
-from partialfair.trees import PartialFairTrees, ensemble_of
+from partialfair.trees import PartialFairTrees
+from partialfair.trees.ensembles import ensemble_of
 from tests.onnx_runs import as_numbers, metadata, run, tree_attributes
 from tests.tree_models import GROW, answers_of, grown, mixed_table, numbers, target_of
 

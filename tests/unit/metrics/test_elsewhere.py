@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from partialfair.exceptions import InputError
-from partialfair.metrics import compare_elsewhere, fairness_report, gap_elsewhere
+from partialfair.metrics import fairness_report
 from partialfair.metrics import partial_statistical_parity_difference as parity_gap
-from partialfair.metrics.elsewhere import groups_gap_elsewhere
+from partialfair.metrics.elsewhere import compare_elsewhere, gap_elsewhere, groups_gap_elsewhere
 from partialfair.metrics.inputs import scored_groups
 from partialfair.utils.text import fixed
 

@@ -7,7 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_path, metrics
+from partialfair import PartialFairClassifier, PartialFairRegressor, choose_interval, fairness_path, metrics
 from partialfair.data.groups import MAX_GROUPS, encode_groups
 from partialfair.exceptions import InputError
 from partialfair.plotting import plot_score_densities
@@ -31,7 +31,7 @@ CALLS = {
     "comparison": lambda: metrics.compare_gaps(None, SCORES, SCORES, **GIVEN),
     "map": lambda: metrics.unfairness_map(SCORES, **GIVEN),
     "curve": lambda: metrics.rank_curve(SCORES, **GIVEN),
-    "choice": lambda: metrics.choose_interval(SCORES, positive_rate=0.2, **GIVEN),
+    "choice": lambda: choose_interval(SCORES, positive_rate=0.2, **GIVEN),
     "membership": lambda: metrics.interval_membership(SCORES, interval=(0.1, 0.3), **GIVEN),
     "calibration": lambda: metrics.calibration_by_group(Y, SCORES, **GIVEN),
     "densities": lambda: plot_score_densities(SCORES, **GIVEN),
@@ -110,7 +110,7 @@ OF_THREE_GROUPS = {
     ).to_frame(),
     "map": lambda given: metrics.unfairness_map(SCORES, **given).gaps,
     "curve": lambda given: metrics.rank_curve(SCORES, **given).ranks,
-    "choice": lambda given: metrics.choose_interval(SCORES, positive_rate=0.2, **given).candidates,
+    "choice": lambda given: choose_interval(SCORES, positive_rate=0.2, **given).candidates,
     "changes": lambda given: metrics.interval_changes(SCORES, -SCORES, interval=(0.1, 0.3), **given),
     "calibration": lambda given: metrics.calibration_by_group(Y, SCORES, **given).to_frame(),
 }

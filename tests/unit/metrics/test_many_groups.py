@@ -86,7 +86,7 @@ def test_the_report_of_all_groups_is_the_worst_report_of_two(gap_scale):
     whole, found = values(np.arange(600))
     of_two = {pair: values(np.isin(groups, pair))[1] for pair in combinations(range(12), 2)}
     np.testing.assert_allclose(found, np.max(list(of_two.values()), axis=0), rtol=0, atol=1e-14)
-    for position, row in enumerate(whole.rows):
+    for position, row in enumerate(whole.metrics):
         pair = tuple(sorted(row.groups))
         assert of_two[pair][position] == pytest.approx(found[position], abs=1e-14, nan_ok=True)
 

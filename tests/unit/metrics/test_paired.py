@@ -33,8 +33,8 @@ def test_gaps_are_those_of_reports_and_exchanging_models_changes_the_sign(gap_sc
     options = {"sensitive_features": groups, "gap_scale": gap_scale, **SETTINGS}
     found, exchanged = compare_gaps(y, a, b, **options), compare_gaps(y, b, a, **options)
     reports = [fairness_report(y, scores, **options) for scores in (a, b)]
-    assert [row.metric for row in found.rows] == list(METRICS)
-    for row in found.rows:
+    assert [row.metric for row in found.metrics] == list(METRICS)
+    for row in found.metrics:
         assert (row.gap_a, row.gap_b) == tuple(report[row.metric].gap for report in reports)
         assert row.difference == row.gap_b - row.gap_a
         other = exchanged[row.metric]
@@ -49,7 +49,7 @@ def test_a_model_is_not_fairer_than_itself():
     y, a, _, groups = two_models(np.random.default_rng(1), 500, 0.8, 0.8)
     for row in compare_gaps(
         y, a, 10 + 3 * a, sensitive_features=groups, **SETTINGS | {"threshold": None}
-    ).rows:
+    ).metrics:
         assert row.difference == pytest.approx(0, abs=1e-12)
         assert row.verdict == "inconclusive"
         # All that is left open is whom nobody has seen: of 125 or more in the interval, or with a label.
@@ -163,7 +163,7 @@ def test_a_verdict_is_of_both_sides_and_a_bound_of_one():
     assert found["statistical_parity"].verdict == "smaller gap"
     assert compare_gaps(y, b, a, sensitive_features=groups, **SETTINGS)["group_auc"].verdict == "larger gap"
     frame = found.to_frame()
-    assert list(frame.index) == [row.metric for row in found.rows]
+    assert list(frame.index) == [row.metric for row in found.metrics]
     shown = frame["verdict"] == "smaller gap"
     assert (shown == (frame["ci_high"] < 0)).all()
     assert (frame.loc[shown, "p_value"] <= 0.05).all()

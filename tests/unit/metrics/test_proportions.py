@@ -168,7 +168,7 @@ def test_labels_and_thresholds_do_not_change_the_intervals_of_other_metrics():
         fewer = fairness_report(y, scores, threshold=threshold, **settings).to_frame()
         shared = [name for name in fewer.index if threshold == 0.6 or not METRICS[name].needs_threshold]
         assert len(shared) >= 2
-        columns = ["value", "low", "high", "lower_bound", "upper_bound"]
+        columns = ["gap", "ci_low", "ci_high", "lower_bound", "upper_bound"]
         np.testing.assert_array_equal(fewer.loc[shared, columns], full.loc[shared, columns])
 
 

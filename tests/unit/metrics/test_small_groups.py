@@ -46,7 +46,7 @@ def test_small_groups_are_listed_and_never_silently_dropped():
     wanted = metrics.partial_statistical_parity_difference(
         None, scores[large], sensitive_features=groups[large], interval=INTERVAL
     )
-    assert judged["statistical_parity"].value == wanted
+    assert judged["statistical_parity"].gap == wanted
     assert "2 of 5 groups too small to evaluate" in repr(judged)
     frame = judged.to_frame(by="group")
     assert frame["judged"].to_dict() == {"a": True, "b": True, "e": True, "c": False, "d": False}
@@ -84,9 +84,9 @@ def test_kept_groups_are_judged_whatever_their_size():
     wanted = metrics.partial_statistical_parity_difference(
         None, scores, sensitive_features=groups, interval=(0.1, 0.4)
     )
-    assert kept["statistical_parity"].value == wanted
+    assert kept["statistical_parity"].gap == wanted
     assert "c" in kept["statistical_parity"].groups
-    assert kept.coverage == ""
+    assert kept.exclusions == ""
 
 
 def test_merged_groups_are_ranked_as_one():
@@ -125,12 +125,10 @@ def test_groups_with_few_of_a_label_are_left_out_of_those_metrics_only():
     shared = {"sensitive_features": groups[others]}
     partial = {**shared, "interval": INTERVAL, "threshold": 0.4}
     labels = y[others], scores[others]
-    assert judged["equal_opportunity"].value == metrics.partial_equal_opportunity_difference(
-        *labels, **partial
-    )
-    assert judged["equalized_odds"].value == metrics.partial_equalized_odds_difference(*labels, **partial)
-    assert judged["intra_group_pairwise"].value == metrics.intra_group_pairwise_difference(*labels, **shared)
-    assert judged["statistical_parity"].value == metrics.partial_statistical_parity_difference(
+    assert judged["equal_opportunity"].gap == metrics.partial_equal_opportunity_difference(*labels, **partial)
+    assert judged["equalized_odds"].gap == metrics.partial_equalized_odds_difference(*labels, **partial)
+    assert judged["intra_group_pairwise"].gap == metrics.intra_group_pairwise_difference(*labels, **shared)
+    assert judged["statistical_parity"].gap == metrics.partial_statistical_parity_difference(
         None, scores, sensitive_features=groups, interval=INTERVAL
     )
     few = r"fewer than 10: equal opportunity \(pEOP\) and equalized .* without 'c' \(5 .* positives\); inter"
@@ -141,7 +139,7 @@ def test_groups_with_few_of_a_label_are_left_out_of_those_metrics_only():
     y[groups == "c"] = False
     with pytest.warns(UndefinedGapWarning):
         kept = report(scores, groups, y, threshold=0.4, small_groups="keep")
-    assert np.isnan(kept["equal_opportunity"].value)
+    assert np.isnan(kept["equal_opportunity"].gap)
 
 
 @pytest.mark.parametrize("rank_within", ["group", "group_and_label"])
@@ -153,7 +151,7 @@ def test_a_metric_without_two_groups_is_omitted_with_the_reason(rank_within):
         "compares groups with at least 10 effective positives in the interval, of which only 1 has enough"
     )
     assert "effective positives and negatives, of which only 1" in judged.omitted["intra_group_pairwise"]
-    assert [row.metric for row in judged.rows] == ["statistical_parity", "demographic_parity", "group_auc"]
+    assert [row.metric for row in judged.metrics] == ["statistical_parity", "demographic_parity", "group_auc"]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +198,7 @@ def test_rows_without_a_group_are_refused_or_left_out_and_counted():
         report(scores, missing)
     judged = report(scores, missing, missing_groups="ignore")
     assert judged.to_frame().equals(report(scores[5:], groups[5:]).to_frame())
-    assert (judged.n_missing, judged.coverage) == (5, "5 rows without a group left out")
+    assert (judged.n_missing, judged.exclusions) == (5, "5 rows without a group left out")
     shared = {"interval": INTERVAL, "missing_groups": "ignore"}
     inside = interval_membership(scores, sensitive_features=missing, **shared)
     assert (inside[:5] == 0).all()

@@ -9,14 +9,13 @@ import pytest
 from partialfair.exceptions import ThresholdOutsideIntervalWarning
 from partialfair.metrics import (
     calibration_by_group,
-    choose_interval,
-    compare_elsewhere,
     compare_gaps,
     fairness_report,
-    gap_elsewhere,
     rank_curve,
     unfairness_map,
 )
+from partialfair.metrics.choice import choose_interval
+from partialfair.metrics.elsewhere import compare_elsewhere, gap_elsewhere
 from partialfair.utils.notebook import result_html
 
 INTERVAL = (0.2, 0.6)
@@ -98,9 +97,9 @@ def test_printed_reports_begin_with_the_verdict_and_show_one_pair_of_limits():
     printed = str(report)
     assert printed.startswith(str(report.verdict))
     table = printed.split("\n\n")[1].splitlines()
-    assert len(table) == 1 + len(report.rows)
+    assert len(table) == 1 + len(report.metrics)
     assert re.split(r"\s{2,}", table[0]) == ["metric", "gap", "95% interval", "worse off", "compared with"]
-    for line, row in zip(table[1:], report.rows, strict=True):
+    for line, row in zip(table[1:], report.metrics, strict=True):
         assert f"{row.gap:.3f}  {row.ci_low:.3f} to {row.ci_high:.3f}" in line
         assert f"{row.upper_bound:.3f}" not in line or f"{row.upper_bound:.3f}" in (
             f"{row.ci_high:.3f}",
@@ -117,7 +116,7 @@ def test_the_summary_is_one_paragraph_with_all_that_was_measured():
     assert "\n" not in summary
     assert str(report.verdict) in summary
     assert "800 rows in 2 groups (g0 400, g1 400)" in summary
-    for row in report.rows:
+    for row in report.metrics:
         assert f"{row.gap:.3f}" in summary
     assert "on the interval scale" in summary
     few = np.r_[np.repeat(["a", "b"], 100), ["c"] * 5]

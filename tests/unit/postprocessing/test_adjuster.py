@@ -128,7 +128,7 @@ def test_damaged_files_are_refused(people, tmp_path):
     record["groups"][0]["score_to"][1] = record["groups"][0]["score_to"][0]
     for content, message in [
         ("{", "is not JSON"),
-        ('{"schema": "other"}', "is no table of an adjuster"),
+        ('{"schema": "other"}', "is not a file of an adjuster"),
         (json.dumps(record), "is damaged"),
         (json.dumps({**record, "groups": []}), "names no group"),
     ]:
@@ -265,10 +265,10 @@ def test_calibration_is_told_when_it_suffers():
         calibration_by_group(y, adjusted, sensitive_features=groups).worst_error
     )
     assert result.calibration.worst_error > result.calibration_before.worst_error + 0.05
-    assert result.calibration_sentence.startswith("calibration suffers: the calibration error of group")
+    assert result.calibration_sentence.startswith("calibration deteriorates: the calibration error of group")
     assert result.calibration_sentence in str(result)
     loose = PartialParityAdjuster((0.0, 1.0), 1.0).fit(p, y, sensitive_features=groups)
-    assert loose.result_.calibration_sentence.startswith("calibration does not suffer")
+    assert loose.result_.calibration_sentence.startswith("calibration is preserved")
     assert (
         PartialParityAdjuster(interval=(0, 1)).fit(p, sensitive_features=groups).result_.calibration is None
     )
@@ -398,15 +398,15 @@ BAD = [
     ({"score_range": 3}, {}, "score_range must be"),
     ({"margin": -1}, {}, r"margin must lie in \[0, 1\], not -1"),
     ({"max_knots": 3}, {}, "max_knots must be at least 10"),
-    ({}, {"sensitive_features": None}, "scores are moved group by group: give sensitive_features"),
+    ({}, {"sensitive_features": None}, "scores are adjusted by group: pass sensitive_features"),
     ({}, {"sensitive_features": ["a"] * 600}, "only group 'a'"),
     ({}, {"X": np.full(600, np.nan)}, "scores has 600 values that are NaN or infinite"),
     ({}, {"X": np.full(600, 1e200)}, "scores must lie within"),
     ({}, {"X": np.zeros((600, 2))}, "scores must have one dimension, not 2"),
     ({}, {"y": [0, 1]}, "y must have one label for each of the 600 rows"),
     ({"estimator": LogisticRegression}, {}, "not the class LogisticRegression"),
-    ({"estimator": OnlyLabels()}, {}, "OnlyLabels gives no scores"),
-    ({"estimator": OnlyLabelsWithoutTags()}, {}, "OnlyLabelsWithoutTags gives no scores"),
+    ({"estimator": OnlyLabels()}, {}, "OnlyLabels has no scores"),
+    ({"estimator": OnlyLabelsWithoutTags()}, {}, "OnlyLabelsWithoutTags has no scores"),
     ({"estimator": LogisticRegression(), "response_method": "predict_log"}, {}, "response must be one of"),
     ({"estimator": lambda X: X}, {}, "multi-class models have no single score"),
 ]
@@ -444,7 +444,7 @@ def test_groups_that_fit_did_not_see_are_refused(people):
     adjuster = PartialParityAdjuster(INTERVAL, 0.1).fit(X[:, 0], sensitive_features=groups)
     with pytest.raises(InputError, match=r"group 'c' was not seen in fit, which saw 'a' and 'b'"):
         adjuster.transform([0.0], ["c"])
-    with pytest.raises(InputError, match="give sensitive_features, in scoring as in fit"):
+    with pytest.raises(InputError, match="pass sensitive_features, in scoring as in fit"):
         adjuster.transform([0.0])
 
 

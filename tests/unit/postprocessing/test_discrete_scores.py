@@ -103,12 +103,12 @@ def test_the_advice_fits_the_cause():
         adjust(scores, groups, (0.1, 0.5), 0.0)
     groups = np.repeat(["a", "b"], [53, 47])
     scores = np.random.default_rng(0).normal(size=100) + (groups == "a")
-    with pytest.raises(InputError, match="leave small groups out with min_group_size") as refused:
+    with pytest.raises(InputError, match="exclude small groups with min_group_size") as refused:
         adjust(scores, groups, (0.1, 0.5), 0.001)
     assert "distinct" not in str(refused.value)
 
 
 def test_a_margin_that_users_give_is_named():
     scores, groups = draw_table(5)
-    with pytest.raises(InputError, match=r"or lower margin, 0\.3"):
+    with pytest.raises(InputError, match=r"or reduce margin, 0\.3"):
         adjust(scores, groups, (0.4, 0.6), 0.01, gap_scale="absolute", margin=0.3)

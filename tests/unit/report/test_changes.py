@@ -10,8 +10,8 @@ import pytest
 from partialfair.exceptions import InputError
 from partialfair.metrics import fairness_report, interval_changes
 from partialfair.metrics.membership import GridPlaces, grid_stays
-from partialfair.report import audit_page, collect_changes
-from partialfair.report.page_data import N_GRID, pack_stays
+from partialfair.report.page_data import N_GRID, collect_changes, pack_stays
+from partialfair.report.pages import audit_page
 
 UPPER = np.triu_indices(N_GRID)
 KINDS = ("distinct", "rounded", "grades", "equal", "one heavy")

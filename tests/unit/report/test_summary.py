@@ -15,8 +15,8 @@ from partialfair.metrics import fairness_report, grid, unfairness_map
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.inputs import scored_groups
 from partialfair.metrics.sweep import band_auc
-from partialfair.report import audit_page
 from partialfair.report.page_data import N_GRID, Worst, leading_pairs, pack, summarise
+from partialfair.report.pages import audit_page
 from partialfair.report.sections import Section
 
 
@@ -181,14 +181,14 @@ def test_what_was_audited_is_there_without_scripts(tmp_path):
     assert found.to_html(tmp_path / "a.html", title="A & <b>") is None
     page = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert "<h1>A &amp; &lt;b&gt;</h1>" in page
-    assert f"<td>{found['statistical_parity'].value:.3f}</td>" in page
+    assert f"<td>{found['statistical_parity'].gap:.3f}</td>" in page
     assert "which needs labels" in page
 
 
 def test_what_each_number_claims_is_said():
     found, _ = report(threshold=0.7)
     page = found.to_html()
-    for row in found.rows:
+    for row in found.metrics:
         text = METRICS[row.metric].text
         low, high, lower_bound, upper_bound = map(
             text, (row.ci_low, row.ci_high, row.lower_bound, row.upper_bound)
@@ -198,7 +198,7 @@ def test_what_each_number_claims_is_said():
             "<td>a and b</td>" in page
         )
     assert (
-        f"Each interval by itself holds with 95% confidence; all {len(found.rows)} hold simultaneously"
+        f"Each interval by itself holds with 95% confidence; all {len(found.metrics)} hold simultaneously"
         in page
     )
     assert "Pairs of groups" not in page  # there is one
@@ -260,7 +260,7 @@ def test_sections_escape_everything():
 def test_several_reports_by_name():
     first, _ = report()
     page = audit_page({"old": first, "new": first})
-    gap = first["statistical_parity"].value
+    gap = first["statistical_parity"].gap
     for name in ("old", "new"):
         assert f'<th scope="row">{name}</th><td>statistical parity (pSP)</td><td>{gap:.3f}</td>' in page
     assert page.count("by itself holds with") == 1  # what numbers claim is said once

@@ -223,7 +223,7 @@ def test_a_path_has_one_alpha_chosen_for_its_middle_gap(asked):
     assert asked == [("exact", 0.4)]
     once = clone(trees).set_params(max_gap=0.4).fit(X, y, sensitive_features=groups)
     assert {point.alpha for point in path.points} == {once.alpha_}
-    with pytest.raises(InputError, match="alphas are penalties to try, and alpha='auto' chooses one"):
+    with pytest.raises(InputError, match="alpha='auto' chooses a penalty and alphas lists penalties"):
         fairness_path(trees, X, y, alphas=[0.1], **told)
 
 
@@ -277,8 +277,10 @@ def test_what_cannot_be_is_refused_before_anything_grows(monkeypatch):
     with pytest.raises(InputError, match="alpha must be"):
         PartialFairTrees(grower(), interval=(0, 1), alpha=-1).fit(X, y, sensitive_features=groups)
     few = np.where(np.arange(300) < 3, "few", "many")
-    with pytest.raises(InputError, match=r"compares alphas on \d+ rows held out: only group 'many' is"):
+    with pytest.raises(InputError, match=r"compares alphas on \d+ held-out rows: only group 'many' is"):
         PartialFairTrees(grower(), interval=(0, 1), alpha="auto").fit(X, y, sensitive_features=few)
     rare = np.where(np.arange(300) < 2, 1, 0)
-    with pytest.raises(InputError, match=r"held out: y has only one class, 0; .*; or give alpha a number"):
+    with pytest.raises(
+        InputError, match=r"held-out rows: y has only one class, 0; .*; or set alpha to a number"
+    ):
         PartialFairTrees(grower(), constraint=None, alpha="auto").fit(X, rare)

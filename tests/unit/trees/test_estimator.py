@@ -28,7 +28,8 @@ from partialfair import FitOptions, PartialFairClassifier, fairness_path, load_m
 from partialfair.estimators import population
 from partialfair.exceptions import InputError
 from partialfair.metrics import partial_statistical_parity_difference
-from partialfair.trees import PartialFairTrees, ensemble_of
+from partialfair.trees import PartialFairTrees
+from partialfair.trees.ensembles import ensemble_of
 from tests.solvers.problems import cp
 from tests.tree_models import GROW, answers_of, grown, mixed_table, target_of, words_for_holes
 
@@ -196,9 +197,9 @@ def test_clones_grow_anew_unless_frozen():
     model = grower(max_iter=3).fit(X, y)
     fresh = clone(PartialFairTrees(model, **QUICK))
     with pytest.raises(NotFittedError):
-        fresh.model.predict(X)
+        fresh.estimator.predict(X)
     kept = clone(PartialFairTrees(FrozenEstimator(model), **QUICK))
-    assert kept.model.estimator is model
+    assert kept.estimator.estimator is model
 
 
 def test_parameters_of_the_model_are_searched():
@@ -345,7 +346,7 @@ def test_copies_and_files_score_the_same(name, tmp_path):
     np.testing.assert_array_equal(loaded.decision_function(X), scores)
     np.testing.assert_array_equal(loaded.predict(X), trees.predict(X))
     assert loaded.result_.gap == trees.result_.gap
-    assert isinstance(loaded.model, FrozenEstimator)
+    assert isinstance(loaded.estimator, FrozenEstimator)
     assert clone(loaded).max_gap == 0.5
 
 
@@ -399,11 +400,11 @@ def test_a_warm_start_is_no_worse():
 @pytest.mark.parametrize(
     ("model", "sentence"),
     [
-        (LogisticRegression(), "LogisticRegression is no tree ensemble that can be read"),
-        (None, "NoneType is no tree ensemble"),
+        (LogisticRegression(), "LogisticRegression is not a tree ensemble that can be read"),
+        (None, "NoneType is not a tree ensemble"),
         (
             GradientBoostingClassifier,
-            r"GradientBoostingClassifier is a class; give a model of it",
+            r"GradientBoostingClassifier is a class; pass a model of it",
         ),
         (IsolationForest(), "IsolationForest"),
     ],
@@ -424,7 +425,7 @@ def test_bad_input_is_refused_before_anything_grows(monkeypatch):
         trees.fit(X, y)
     with pytest.raises(InputError, match="only group 'a'"):
         trees.fit(X, y, sensitive_features=["a"] * 100)
-    with pytest.raises(InputError, match="compares people with the same label"):
+    with pytest.raises(InputError, match="compares rows of one label"):
         PartialFairTrees(HistGradientBoostingRegressor(), "equal_opportunity", interval=(0, 1)).fit(
             X, X[:, 0], sensitive_features=groups
         )
@@ -441,14 +442,16 @@ def test_bad_input_is_refused_before_anything_grows(monkeypatch):
 def test_labels_other_than_the_models_are_refused():
     X, y, groups = people(200)
     model = grower(max_iter=2).fit(X, y)
-    with pytest.raises(InputError, match=r"grown on the classes \['no', 'yes'\], and y has \['in', 'out'\]"):
+    with pytest.raises(
+        InputError, match=r"trained on the classes \['no', 'yes'\], and y has \['in', 'out'\]"
+    ):
         PartialFairTrees(model, **QUICK).fit(X, np.where(y == "yes", "in", "out"), sensitive_features=groups)
 
 
 def test_features_other_than_the_models_are_refused():
     X, y, groups = people(200)
     model = grower(max_iter=2).fit(X, y)
-    with pytest.raises(InputError, match="was grown on 3 features, and X has 2"):
+    with pytest.raises(InputError, match="was trained on 3 features, and X has 2"):
         PartialFairTrees(model, **QUICK).fit(X[:, :2], y, sensitive_features=groups)
 
 
@@ -456,14 +459,14 @@ def test_where_nothing_keeps_the_promise_the_advice_is_about_trees():
     groups = np.repeat(["a", "b"], 100)
     X = np.column_stack([groups == "a", np.zeros(200)]).astype(float)  # whoever is ranked, is by group
     y = np.random.default_rng(0).random(200) < 0.3 + 0.4 * X[:, 0]
-    with pytest.warns(ConvergenceWarning, match="grow more trees, or larger ones"):
+    with pytest.warns(ConvergenceWarning, match="train more or larger trees"):
         trees = PartialFairTrees(grower(max_iter=1), **QUICK).fit(X, y, sensitive_features=groups)
     assert trees.result_.satisfied is False
 
 
 def test_what_the_library_complains_of_is_said_with_its_name():
     X, y, groups = people(100)
-    with pytest.raises(InputError, match="HistGradientBoostingClassifier could not be grown"):
+    with pytest.raises(InputError, match="HistGradientBoostingClassifier could not be trained"):
         PartialFairTrees(grower(max_leaf_nodes=-1), **QUICK).fit(X, y, sensitive_features=groups)
 
 

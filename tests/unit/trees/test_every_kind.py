@@ -12,7 +12,7 @@ import pytest
 from sklearn.base import BaseEstimator, clone
 
 from partialfair.exceptions import InputError
-from partialfair.trees import TreeEnsemble, ensemble_of
+from partialfair.trees.ensembles import TreeEnsemble, ensemble_of
 from tests.tree_models import GROW, Grown, grown, rounded, scores_with
 
 SINGLE = np.finfo(np.float32).eps

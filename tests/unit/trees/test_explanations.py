@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from partialfair.trees import TreeEnsemble, ensemble_of
+from partialfair.trees.ensembles import TreeEnsemble, ensemble_of
 from tests.tree_models import grown
 
 ROWS = 500

@@ -12,8 +12,9 @@ from sklearn import ensemble
 from partialfair.data.groups import encode_groups
 from partialfair.data.samples import Samples
 from partialfair.exceptions import InputError
-from partialfair.trees import PartialFairTrees, ensemble_of
+from partialfair.trees import PartialFairTrees
 from partialfair.trees.base_estimators import fit_trees
+from partialfair.trees.ensembles import ensemble_of
 from tests.tree_models import numbers, target_of
 
 X = numbers(600, 1)
@@ -76,7 +77,7 @@ COMPLAINTS = {
 def test_what_a_library_complains_of_is_one_sentence_without_its_machine_code(library):
     make, rows, name, what = COMPLAINTS[library]
     trees = PartialFairTrees(make(), interval=(0.1, 0.6), max_gap=0.5)
-    with pytest.raises(InputError, match=f"^{name} could not be grown: .*({what})") as caught:
+    with pytest.raises(InputError, match=f"^{name} could not be trained: .*({what})") as caught:
         trees.fit(rows, LABELS, sensitive_features=GROUPS)
     assert "\n" not in str(caught.value)
     assert "Stack trace" not in str(caught.value)
@@ -91,7 +92,7 @@ def test_columns_in_another_order_than_a_fitted_model_s_are_refused(as_booster):
     trees = PartialFairTrees(model, interval=(0.1, 0.6), max_gap=1.0)
     trees.fit(table, LABELS, sensitive_features=GROUPS)
     with pytest.raises(
-        InputError, match="was grown on the columns 'a_b', 'b', 'c' and 1 more, and X has them"
+        InputError, match="was trained on the columns 'a_b', 'b', 'c' and 1 more, and X has them"
     ):
         trees.fit(table[["b", "a b", "c", "d"]], LABELS, sensitive_features=GROUPS)
 

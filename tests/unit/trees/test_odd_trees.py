@@ -18,7 +18,7 @@ from sklearn.ensemble import (
 )
 
 from partialfair.exceptions import InputError
-from partialfair.trees import TreeEnsemble, ensemble_of
+from partialfair.trees.ensembles import TreeEnsemble, ensemble_of
 from tests.tree_models import numbers, scores_with, target_of
 
 # LightGBM 4.6 gives arrays names of features, which scikit-learn then misses.
@@ -216,7 +216,7 @@ def test_categories_whose_names_xgboost_garbles_are_refused():
     if (model.predict(table) == y).all():
         check(model, table)
         return
-    with pytest.raises(InputError, match="XGBClassifier mixes up the categories of column 1"):
+    with pytest.raises(InputError, match="XGBClassifier confuses the categories of column 1"):
         ensemble_of(model)
 
 

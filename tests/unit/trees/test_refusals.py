@@ -23,7 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 
 from partialfair.exceptions import InputError
-from partialfair.trees import check_settings, ensemble_of
+from partialfair.trees.ensembles import check_settings, ensemble_of
 from tests.tree_models import numbers, target_of
 
 X = numbers(300, 1)
@@ -84,7 +84,7 @@ SETTINGS = {
         "the objective of your own",
     ),
     "XGBoost DART": (lambda: xgboost("XGBClassifier", booster="dart"), LABELS, "uses DART"),
-    "XGBoost linear": (lambda: xgboost("XGBRegressor", booster="gblinear"), TARGET, "grows no trees"),
+    "XGBoost linear": (lambda: xgboost("XGBRegressor", booster="gblinear"), TARGET, "trains no trees"),
     "XGBoost monotone": (
         lambda: xgboost("XGBRegressor", monotone_constraints=(1, 0, 0, 0)),
         TARGET,
@@ -207,11 +207,11 @@ def test_scores_that_are_not_log_odds_are_refused():
     ],
 )
 def test_models_without_trees_to_read_are_refused(model):
-    refused(model, "is no tree ensemble that can be read; use a model of LightGBM")
+    refused(model, "is not a tree ensemble that can be read; use a model of LightGBM")
 
 
 def test_a_class_is_not_a_model():
-    with pytest.raises(InputError, match=r"HistGradientBoostingClassifier is a class; give a model of it"):
+    with pytest.raises(InputError, match=r"HistGradientBoostingClassifier is a class; pass a model of it"):
         ensemble_of(HistGradientBoostingClassifier)
 
 

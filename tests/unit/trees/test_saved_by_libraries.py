@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from partialfair.trees import ensemble_of
+from partialfair.trees.ensembles import ensemble_of
 from tests.tree_models import grown, scores_with
 
 LOAD_AND_SCORE = {

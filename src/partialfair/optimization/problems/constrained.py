@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from partialfair.constraints import ConstraintBlock
+from partialfair.constraints.block import ConstraintBlock
 from partialfair.constraints.dc import JoinedBank, Slopes
 from partialfair.exceptions import InputError
 from partialfair.optimization.models.blocks import ArrowMatrix
