@@ -71,8 +71,9 @@ def refit_head(
     The inputs of the layer, in evaluation mode, are the features of a linear model. The fit finds
     coefficients whose exact gap on these rows is at most ``max_gap``, with a KKT certificate, or reports why
     it found none. The gap is then evaluated on the network in its own precision; if rounding lifts it above
-    the limit, the layer is fitted again with a slightly lower limit. Use rows that the network was not trained on: on
-    its training rows features are fitted to the labels, and the refitted layer does worse on new data.
+    the limit, the layer is fitted again with a slightly lower limit. Use rows that the network was not
+    trained on: on its training rows features are fitted to the labels, and the refitted layer does worse on
+    new data.
 
     Parameters
     ----------
