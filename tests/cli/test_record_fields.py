@@ -55,7 +55,8 @@ def fields(record: Any, name: str = "") -> set[str]:
         return set()
     from_data = name in KEYED_BY_DATA or (name == "models" and "without the constraint" in record)
     from_data |= name in ("without the constraint", "with the constraint")
-    inner = set().union(*(fields(value, "metric" if from_data else key) for key, value in record.items()))
+    below = "rows" if name == "coefficients" else "metric"  # coefficients have groups, and then features
+    inner = set().union(*(fields(value, below if from_data else key) for key, value in record.items()))
     if name == "models" and from_data:
         inner = set().union(*(fields(parts, "without the constraint") for parts in record.values()))
     return inner if from_data else inner | set(record)
