@@ -262,7 +262,7 @@ class TableModel:
         return np.asarray(self.classifier.predict_proba(*self._inputs(table)))
 
     def unseen_levels(self, table: pd.DataFrame) -> list[str]:
-        """Return one sentence for each column with values that did not occur in training."""
+        """Return a sentence for each column with values that did not occur in training."""
         return unseen_levels(self.columns, table, for_trees=self.classifier.takes_tables)
 
     def _inputs(self, table: pd.DataFrame) -> tuple[Features, pd.DataFrame | None]:
@@ -383,7 +383,7 @@ def _numbered(values: pd.Categorical) -> Any:
 
 
 def unseen_levels(columns: Sequence[Column], table: pd.DataFrame, *, for_trees: bool = False) -> list[str]:
-    """Return one sentence for each column with values not in training, and how they are treated."""
+    """Return a sentence for each column with values not in training, and how they are treated."""
     found = [column.unseen(table[column.name]) for column in columns]
     sentences = [sentence for sentence in found if sentence is not None]
     if for_trees:

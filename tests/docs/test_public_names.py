@@ -113,20 +113,12 @@ UNCHECKED = {
 """Rules of `numpydoc.validate` that are off, each with the reason."""
 
 PENDING = {
-    "partialfair.FitOptions",
-    "partialfair.PartialFairClassifier",
-    "partialfair.PartialFairRegressor",
-    "partialfair.fairness_path",
-    "partialfair.load_model",
-    "partialfair.save_model",
     "partialfair.onnx.to_onnx",
-    "partialfair.postprocessing.PartialParityAdjuster",
     "partialfair.torch.GroupBatchSampler",
     "partialfair.torch.IndexedDataset",
     "partialfair.torch.PartialFairness",
     "partialfair.torch.ScoreConstraints",
     "partialfair.torch.refit_head",
-    "partialfair.trees.PartialFairTrees",
 }
 """Whose docstrings are not complete yet."""
 

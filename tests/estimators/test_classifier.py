@@ -116,7 +116,7 @@ def test_sqp_converges_in_few_passes(people, constraint, group_terms):
 
 
 def test_unfinished_work_is_said_to_be_unfinished(people):
-    with pytest.warns(ConvergenceWarning, match=r"status max_iter after 2 steps.*stationarity"):
+    with pytest.warns(ConvergenceWarning, match=r"status max_iter after 2 steps: raise max_iter or tol"):
         clf = quick(max_iter=2).fit(people.X, people.y, sensitive_features=people.groups)
     assert clf.result_.status is Status.MAX_ITER
 

@@ -161,7 +161,7 @@ def test_units_of_y_change_nothing_but_units(wages, unit):
 def test_targets_that_are_all_alike(wages):
     X, y, _ = wages
     for value in (0.0, 7.0, 1e6):
-        with pytest.warns(SurrogateWarning, match="ranks nobody"):
+        with pytest.warns(SurrogateWarning, match="ranks no rows"):
             model = PartialFairRegressor(None).fit(X, np.full(y.size, value))
         assert model.result_.status is Status.CONVERGED
         assert model.predict(X) == pytest.approx(np.full(y.size, value), abs=1e-5 * max(value, 1.0))

@@ -18,7 +18,7 @@ CASES = list(product(Status, [True, False], [True, False, None], [True, False, N
 
 
 def status_of(ended, feasible, certified, satisfied):
-    return decide_status(ended, feasible=feasible, certified=certified, satisfied=satisfied)
+    return decide_status(ended, feasible=feasible, kkt_holds=certified, satisfied=satisfied)
 
 
 def test_converged_needs_a_witness():
@@ -96,7 +96,7 @@ def test_results_say_what_may_be_said_before_a_certificate_is_computed(ended, fe
 
 def test_a_model_for_new_people_is_good_only_if_rows_held_out_show_it():
     for ended, certified, cut in product(Status, [True, False], [None, *CUT_SHORT]):
-        status = decide_status_on_new_rows(ended, certified=certified, cut=cut)
+        status = decide_status_on_new_rows(ended, validated=certified, cut=cut)
         assert (status in GOOD) == (certified and cut is None)
         assert (status is Status.CONVERGED) == (certified and cut is None and ended is Status.CONVERGED)
         assert (status is Status.NOT_VALIDATED) == (not certified and cut is None)

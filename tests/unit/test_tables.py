@@ -206,7 +206,7 @@ def model():
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        (np.zeros((3, 2)), "the model needs tables \(pandas DataFrames\), not ndarray"),
+        (np.zeros((3, 2)), r"the model needs tables \(pandas DataFrames\), not ndarray"),
         (pd.DataFrame({"x": [], "sex": []}), "the table has no rows to score"),
         (pd.DataFrame({"sex": ["f"], "X": [1.0]}), r"no column 'x' \('X' is similar\)"),
         (pd.DataFrame([[1.0, 2.0, "f"]], columns=["x", "x", "sex"]), "the table has 2 columns 'x'"),

@@ -186,7 +186,7 @@ def _describe(
         gaps = (measure_training_gap(chosen.constraint, chosen.model, train)[1],)
     return replace(
         of_fit,
-        status=decide_status_on_new_rows(of_fit.status, certified=population.validated, cut=cut),
+        status=decide_status_on_new_rows(of_fit.status, validated=population.validated, cut=cut),
         constraints=(replace(chosen.constraint, max_gap=population.max_gap),),
         gaps=gaps,
         infeasibility=shortfall,

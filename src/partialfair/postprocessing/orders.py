@@ -71,7 +71,7 @@ class IsotonicSettings:
         Tolerances of the quadratic program; with a duality gap g, values are off by √g.
     near
         Largest distance of a block's mean from the solver's value at which the block is accepted.
-    apart
+    half_width
         Half the width over which the equal scores of a block are spread to avoid ties: far more than rounding
         errors, and negligible otherwise.
     max_rounds
@@ -83,7 +83,7 @@ class IsotonicSettings:
 
     tolerances: Tolerances = _TOLERANCES
     near: float = 1e-6
-    apart: float = 1e-7
+    half_width: float = 1e-7
     max_rounds: int = 50
     few: float = 0.25
 
@@ -366,7 +366,9 @@ def _find_nearest(scores: Floats, weights: Floats, rows: KnotRows, moved: Bools)
     values[alone] = scores[alone]
     sequence = np.argsort(rows.order[rows.lower], kind="stable")
     _lift(values, rows.lower[sequence], rows.upper[sequence])
-    return separate_ties(values, scores, rows.order, _ISOTONIC.apart * spread, moved | (values != scores))
+    return separate_ties(
+        values, scores, rows.order, _ISOTONIC.half_width * spread, moved | (values != scores)
+    )
 
 
 def _solve_row_by_row(targets: Floats, weights: Floats, rows: KnotRows) -> tuple[Floats, Bools]:
@@ -423,8 +425,8 @@ def _lift(values: Floats, lower: Ints, upper: Ints) -> None:
         values[upper[row]] = max(values[upper[row]], values[lower[row]])
 
 
-def separate_ties(values: Floats, before: Floats, order: Ints, apart: float, moves: Bools) -> Floats:
-    """Spread equal values, one of which was changed, by at most ``apart``, in an order without conflicts.
+def separate_ties(values: Floats, before: Floats, order: Ints, half_width: float, moves: Bools) -> Floats:
+    """Spread equal values, one of which was changed, by at most ``half_width``, in a valid order.
 
     A block uses at most a quarter of the distance to its neighbors and never leaves the range of the scores.
     Unchanged scores stay the same, ties between different groups included.
@@ -436,7 +438,7 @@ def separate_ties(values: Floats, before: Floats, order: Ints, apart: float, mov
     heights = ranked[begins]
     moved = np.add.reduceat(moves[sequence].astype(np.intp), begins) > 0
     bounds = np.concatenate([[min(before.min(), heights[0])], heights, [max(before.max(), heights[-1])]])
-    half = np.minimum(apart, np.minimum(np.diff(bounds)[:-1], np.diff(bounds)[1:]) / 4)
+    half = np.minimum(half_width, np.minimum(np.diff(bounds)[:-1], np.diff(bounds)[1:]) / 4)
     half = np.where(moved & (sizes > 1), half, 0.0)
     place = np.arange(ranked.size) - np.repeat(begins, sizes)
     steps = np.repeat(np.where(sizes > 1, 2 * half / np.maximum(sizes - 1, 1), 0.0), sizes)

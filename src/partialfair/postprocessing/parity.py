@@ -55,7 +55,7 @@ class MapSettings:
         thousand knots each took a minute, and three seconds with two hundred.
     more
         Factor for the number of knots if few cannot satisfy the constraint.
-    apart
+    tie_width
         Width, in units of the spread of a group's scores, over which scores that cross a threshold are spread
         to avoid ties.
     """
@@ -65,7 +65,7 @@ class MapSettings:
     many_groups: int = 4
     fewest_knots: int = 200
     more: int = 4
-    apart: float = 1e-7
+    tie_width: float = 1e-7
 
 
 _MAPS = MapSettings()
@@ -305,13 +305,13 @@ def _move_across(blocks: Blocks, threshold: float, number: int) -> Floats:
     spread = float(np.sqrt(np.average((scores - center) ** 2, weights=blocks.weights)))
     if number > now:  # from the worst up, above the threshold
         room = scores[now - 1] - threshold if now else np.inf
-        steps = min(_MAPS.apart * spread, room / 2) * np.arange(1, number - now + 1) / (number - now)
+        steps = min(_MAPS.tie_width * spread, room / 2) * np.arange(1, number - now + 1) / (number - now)
         scores[now:number] = (threshold + steps)[::-1]
         raised = np.append(threshold, scores[:number][::-1])
         scores[:number] = make_rising(raised, np.zeros(raised.size, dtype=np.bool_), np.inf)[:0:-1]
     elif number < now:  # from the best down, the first of them at the threshold
         room = threshold - scores[now] if now < scores.size else np.inf
-        steps = min(_MAPS.apart * spread, room / 2) * np.arange(now - number) / (now - number)
+        steps = min(_MAPS.tie_width * spread, room / 2) * np.arange(now - number) / (now - number)
         scores[number:now] = threshold - steps
         lowered = np.append(np.nextafter(threshold, np.inf), scores[number:])
         scores[number:] = -make_rising(-lowered, np.zeros(lowered.size, dtype=np.bool_), np.inf)[1:]

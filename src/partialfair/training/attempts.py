@@ -217,7 +217,7 @@ class Watch:
         1 writes a line to standard error at most once a second, 2 at every step.
     before
         The record of earlier solves of the same fit.
-    certified
+    holds
         Whether a KKT certificate held.
     seen, best
         The solver's records, and the best point so far.
@@ -228,7 +228,7 @@ class Watch:
     callback: Callable[[Record], bool | None] | None = None
     verbose: int = 0
     before: Record = _NOTHING
-    certified: bool = False
+    holds: bool = False
     seen: list[Record] = field(default_factory=list)
     best: Floats | None = None
     _next_look: float = 1000.0
@@ -253,8 +253,8 @@ class Watch:
             return False
         # The interval doubles, so all computations together cost at most twice the last one.
         self._next_look = 2.0 * passes
-        self.certified = certify(self.problem, best, tol=self.tol).holds(self.tol)
-        return self.certified
+        self.holds = certify(self.problem, best, tol=self.tol).holds(self.tol)
+        return self.holds
 
     def total(self, line: Record) -> Record:
         """Return a record that includes the work of earlier solves."""
@@ -315,7 +315,7 @@ class Solving:
             result = watch.unfinished(start, Status.STOPPED)
         # The first record of a later solve repeats the last record of the solve before.
         self.history += [watch.total(line) for line in result.history[bool(self.history) :]]
-        ended = Status.CONVERGED if watch.certified else result.ended
+        ended = Status.CONVERGED if watch.holds else result.ended
         return replace(result, history=tuple(self.history), ended=ended)
 
     def is_stopped(self) -> bool:

@@ -213,7 +213,7 @@ def _describe(found: SearchResult, settings: FitSettings) -> FitResult:
         tied_share=float(counts.tied[0]),
         spread=found.counts.spread,
         history=attempt.result.history,
-        kkt=replace(found.certificate, objective=attempt.result.objective, gap=attempt.gap),
+        kkt=replace(found.kkt, objective=attempt.result.objective, gap=attempt.gap),
         tol=settings.tol,
         enforce=settings.enforce,
         small_groups=tuple(dict.fromkeys(label for one, _ in stated for label in one.small)),

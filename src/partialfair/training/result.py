@@ -159,7 +159,7 @@ class FitResult:
         uninformative.
     history : tuple of Record
         Records of the steps: passes over the data, seconds, objective, violation.
-    kkt : Certificate
+    kkt : `Certificate`
         The KKT certificate: residuals of the nearly ε-KKT conditions (section "Inexact DCA" of the paper) and
         multipliers, in units in which every feature has mean 0 and standard deviation 1 (without intercepts:
         root mean square 1).

@@ -70,7 +70,7 @@ class Search:
     task
         The input.
     trained, problem
-        The constraints as they are first trained, and the problem with these and a surrogate.
+        The constraints of the first solve, and the problem with these and a surrogate.
     attempts
         Solved problems and all candidates.
     tightener
@@ -122,7 +122,7 @@ class SearchResult:
         The model.
     status, infeasibility
         How the search ended, and the infeasibility reason if no feasible model was found.
-    attempt, certificate
+    attempt, kkt
         The best feasible attempt whose KKT certificate holds, or the best of all; and its KKT certificate.
     search
         The search.
@@ -135,7 +135,7 @@ class SearchResult:
     status: Status
     infeasibility: str | None
     attempt: Attempt
-    certificate: Certificate
+    kkt: Certificate
     search: Search
     earlier: EarlierFits
 
@@ -204,7 +204,7 @@ def find_model(
     status = decide_status(
         attempt.result.ended if cut is None else cut,
         feasible=attempt.result.feasible,
-        certified=holds and (search.attempts.is_feasible(attempt) or not search.is_exact),
+        kkt_holds=holds and (search.attempts.is_feasible(attempt) or not search.is_exact),
         satisfied=satisfied if search.is_exact else None,
     )
     reason = None

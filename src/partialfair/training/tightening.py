@@ -122,7 +122,7 @@ class Tightener:
     settings
         Fractions and budgets.
     solving
-        Solves the problems, each from the last solution.
+        Solves the problems, warm-started.
     """
 
     settings: Tightening

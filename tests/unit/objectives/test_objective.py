@@ -103,5 +103,5 @@ def test_mirrored_losses(settings):
 
 @pytest.mark.parametrize("settings", [loss for loss in SETTINGS if loss != LOSSES["squared"]])
 def test_losses_of_labels_refuse_zeros_and_ones(settings):
-    with pytest.raises(InputError, match="labels needs them to be 1 and −1"):
+    with pytest.raises(InputError, match="labels of a classification loss must be the floats 1 and −1"):
         settings.build(np.array([0.0, 1.0]), np.ones(2))

@@ -300,7 +300,7 @@ def test_top_shares_maximise(fpr):
     [
         (
             lambda: PartialAUC(kind="squared"),
-            r"no partial AUC that is weakly convex; take kind='squared_hinge'",
+            r"no weakly convex partial AUC; use kind='squared_hinge'",
         ),
         (lambda: PartialAUC(kind="cubic"), r"kind of PartialAUC must be one of 'squared_hinge', 'hinge', "),
         (
@@ -308,7 +308,7 @@ def test_top_shares_maximise(fpr):
             r"fpr of PartialAUC must be a tuple of two rates such as \(0.0, 0.1\), not 0.1",
         ),
         (lambda: PartialAUC(fpr=(0.1, 1.1)), r"each rate of fpr must lie in \[0, 1\], not 1.1"),
-        (lambda: PartialAUC(fpr=(0.3, 0.3)), r"fpr of PartialAUC must rise, unlike \(0.3, 0.3\)"),
+        (lambda: PartialAUC(fpr=(0.3, 0.3)), r"fpr of PartialAUC must increase, unlike \(0.3, 0.3\)"),
         (lambda: PartialAUC(rounding=-1), r"rounding of PartialAUC must be at least 0, not -1"),
         (lambda: AUC("cubic"), r"kind of AUC must be one of 'squared', 'squared_hinge', 'hinge', 'logistic'"),
         (lambda: AUCLoss("squared", top=0.5), r"needs top = 1"),

@@ -219,7 +219,7 @@ def test_small_groups_keep_their_scores_and_are_named(people):
     scores = X[:, 0]
     groups = groups.astype(object)
     groups[:4] = "few"
-    with pytest.warns(SmallGroupWarning, match="'few' has 1 effective members"):
+    with pytest.warns(SmallGroupWarning, match="'few' has 1 effective rows"):
         adjuster = PartialParityAdjuster(INTERVAL, 0.1).fit(scores, sensitive_features=groups)
     assert adjuster.result_.small_groups == ("few",)
     adjusted = adjuster.transform(scores, groups)

@@ -1,4 +1,4 @@
-"""Models: scores of parameters, and how columns over rows are pulled back to the parameters."""
+"""Models: scores as functions of parameters, and products with the transposed Jacobian."""
 
 from partialfair.optimization.models.linear import GroupTerms, LinearModel, linear_model
 from partialfair.optimization.models.score_model import (

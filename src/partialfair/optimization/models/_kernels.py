@@ -1,8 +1,8 @@
-"""Loops over rows. They release the interpreter's lock, and add to what they are given.
+"""Compiled loops over rows. They release the interpreter's lock and add to their output arrays.
 
-Sums go to *slots*: a row of slot −1 counts nowhere. Rows have q values each, and sums of values times
-features are (n_slots, d, q): the q sums of a feature lie together, so that a row touches few cache lines.
-One and two values, which nearly all passes have, get loops of their own.
+Sums go to *slots*; rows of slot −1 are skipped. Rows have q values each, and sums of values times features
+are (n_slots, d, q): the q sums of a feature are adjacent, so that a row touches few cache lines. One and two
+values, the usual case, have separate loops.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats, Ints
 
 _TILE = 64
-"""Two tiles of so many rows and columns fit into the first cache."""
+"""Two tiles with this many rows and columns fit into the first cache."""
 
 _MANY_FIELDS = 32
-"""From so many on, such as one for each tree, four sums at once pay: none waits for the other to be added."""
+"""With at least this many fields, four independent sums are faster than one."""
 
 
 @njit(cache=True, nogil=True)
@@ -50,8 +50,8 @@ def add_by_slot(values: Floats, slots: Ints, out: Floats) -> None:
 def number_pairs(cells: Ints, codes: Ints, n_cells: int, n_codes: int) -> tuple[Ints, Ints]:
     """Return the pairs of a code and a cell that occur, and which of them each row has.
 
-    Pairs are written ``code · n_cells + cell``, and ascend; −1 stands for rows of no cell. The table of all
-    pairs takes no more memory than what comes of them: columns for each cell, parameters for each code.
+    Pairs are encoded as ``code · n_cells + cell`` and ascend; −1 marks rows of no cell. The table of all
+    pairs needs no more memory than the results: columns for each cell, parameters for each code.
     """
     # First mark the pairs that occur, then number them in ascending order.
     number = np.full(n_codes * n_cells, -1, dtype=np.int32)
@@ -72,7 +72,7 @@ def dense_backward(X: Floats, values: Floats, slots: Ints, out: Floats) -> None:
     """Add ``Σ values[i] x_i`` over the rows of each slot; for one or two values."""
     for i in range(slots.size):
         if slots[i] >= 0:
-            target = out[slots[i]]  # (d, q): a row's sums lie together
+            target = out[slots[i]]  # (d, q): the sums of a row are adjacent
             if values.shape[1] == 1:
                 for j in range(X.shape[1]):
                     target[j, 0] += values[i, 0] * X[i, j]
@@ -90,7 +90,7 @@ def csr_forward(
     for i in range(out.size):
         vector = coefficients[codes[i]]
         total = 0.0
-        if data.size:  # outside the loop: without values a row is a sum of coefficients
+        if data.size:  # outside the loop; without values a row is a sum of coefficients
             for entry in range(indptr[i], indptr[i + 1]):
                 total += vector[indices[entry]] * data[entry]
         else:
@@ -147,7 +147,7 @@ def csr_gram(indptr: Ints, indices: Ints, data: Floats, weights: Floats, codes: 
 def codes_forward(columns: Ints, coefficients: Floats, codes: Ints, out: Floats) -> None:
     """Fill ``out`` with ``coefficients[code_i] · x_i``."""
     n_fields = columns.shape[1]
-    # The order of the additions depends on the number of fields alone, never on the threads.
+    # The order of the additions depends on the number of fields only, never on the threads.
     in_fours = n_fields - n_fields % 4 if n_fields >= _MANY_FIELDS else 0
     for i in range(out.size):
         vector, row = coefficients[codes[i]], columns[i]
@@ -202,7 +202,7 @@ def codes_gram(columns: Ints, weights: Floats, codes: Ints, out: Floats) -> None
 
 @njit(cache=True, nogil=True)
 def symmetrize(halves: Floats) -> None:
-    """Complete matrices of which one entry of each symmetric pair is filled, in tiles that stay in cache."""
+    """Complete matrices with one filled entry per symmetric pair, in tiles that stay in cache."""
     n = halves.shape[1]
     for matrix in halves:
         for top in range(0, n, _TILE):

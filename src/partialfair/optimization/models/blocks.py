@@ -1,6 +1,6 @@
 """Symmetric matrices that are block-diagonal up to the order of coordinates: Hessians of models by group.
 
-Thresholds, which are few, couple with all parameters: they border the blocks.
+The few thresholds couple with all parameters: they border the blocks.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class BlockMatrix:
 
     def minus(self, other: BlockMatrix, factor: float) -> BlockMatrix:
         """Return this matrix minus a multiple of another with the same blocks, or of one block."""
-        # Losses of pairs couple all rows: their Hessians are one block where others are by group.
+        # Pairwise losses couple all rows: their Hessians are one block where others have one per group.
         if len(self.blocks) != len(other.blocks):
             return self.merged().minus(other.merged(), factor)
         pairs = zip(self.blocks, other.blocks, strict=True)
@@ -64,7 +64,7 @@ class BlockMatrix:
         if (n_blocks_of_rows > 1).any():
             return self.merged().plus_squares(rows, weight)
         pairs = zip(self.blocks, rows_of_blocks, strict=True)
-        # Each row lies in one block: its square changes that block alone.
+        # Each row lies in one block, so its square changes that block only.
         summed = tuple(block + weight * (entries.T @ entries) for block, entries in pairs)
         return BlockMatrix(self.positions, summed)
 
@@ -101,7 +101,7 @@ class BlockMatrix:
 
 @dataclass(frozen=True, eq=False)
 class _Shifted:
-    """What factors of a matrix plus a multiple of the identity have in common."""
+    """Common methods of factors of a matrix plus a multiple of the identity."""
 
     matrix: BlockMatrix | ArrowMatrix
     shift: float
@@ -137,11 +137,11 @@ class ArrowMatrix:
     Attributes
     ----------
     inner
-        Of the parameters.
+        Block of the parameters.
     cross : (n_params, n_theta)
-        Between parameters and thresholds.
+        Block between parameters and thresholds.
     corner : (n_theta, n_theta)
-        Of the thresholds.
+        Block of the thresholds.
     """
 
     inner: BlockMatrix

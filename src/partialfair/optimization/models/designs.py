@@ -1,8 +1,8 @@
-"""Feature matrices seen through a few products, with one coefficient vector per group.
+"""Feature matrices accessed through a few products, with one coefficient vector per group.
 
-``forward`` gives ``s_i = coef[code_i] · x_i`` and ``backward`` the transpose, sums of rows with values. Cross
-terms of the features with the group, (1, ξ, γ, γξ), span just that: a separate linear model per group. They
-are never formed; one gather per row does it.
+``forward`` computes ``s_i = coef[code_i] · x_i`` and ``backward`` the transpose, sums of rows with values.
+Cross terms of the features with the group, (1, ξ, γ, γξ), span the same space: a separate linear model per
+group. They are never formed; one lookup per row is enough.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ Loop: TypeAlias = Callable[..., None]
 
 @dataclass(frozen=True)
 class PassSettings:
-    """How much of a pass is done at once.
+    """Sizes of the parts in which a pass is computed.
 
     Attributes
     ----------
     most_by_kernel, most_by_blas
-        Multiplications of a compiled loop, and of a product of matrices, between two looks at the clock: some
-        tenths of a second.
+        Multiplications of a compiled loop, and of a product of matrices, between two checks of the deadline:
+        a few tenths of a second.
     chunk
-        Dense rows that are gathered or converted at once: some megabytes, which the processor's cache holds.
+        Dense rows that are gathered or converted together: a few megabytes, which fit into the cache.
     fewest_by_blas
-        Rows below which a product of matrices is no faster than its parts.
+        Number of rows below which a product of matrices is not faster than its parts.
     most_values
         Values of a row that the dense kernel adds up; sums of more are faster as products of matrices.
     most_short
-        Slots that short integers can number; those are sorted by their digits, several times as fast.
+        Slots that short integers can number; those are sorted by digits, several times as fast.
     """
 
     most_by_kernel: float = 2e8
@@ -96,7 +96,7 @@ class Design(Protocol):
 def as_design(X: ArrayLike, codes: Ints, n_codes: int) -> Design:
     """Return the design of whatever holds the features."""
     if isinstance(X, CategoricalCodes):
-        # Passes wait for memory: half the width is a third of the time where fields are many.
+        # Passes are limited by memory: half the width takes a third of the time with many fields.
         # Offsets make levels of all fields distinct columns.
         width = np.uint16 if X.n_levels <= np.iinfo(np.uint16).max + 1 else np.uint32
         columns = X.codes.astype(width, copy=False) + X.offsets.astype(width)
@@ -104,7 +104,7 @@ def as_design(X: ArrayLike, codes: Ints, n_codes: int) -> Design:
     if sparse.issparse(X):
         matrix = X.tocsr()
         data = np.empty(0) if (matrix.data == 1).all() else matrix.data
-        # Unsigned: numba then need not ask of every index whether it counts from the end.
+        # Unsigned, so that numba need not check whether an index is negative.
         indptr, indices = matrix.indptr.astype(np.uint64), matrix.indices.astype(np.uint32)
         return CSRDesign(indptr, indices, data, matrix.shape[1], codes, n_codes)
     array = np.asarray(X)
@@ -114,7 +114,7 @@ def as_design(X: ArrayLike, codes: Ints, n_codes: int) -> Design:
 
 
 def _split_by_work(n_rows: int, multiplications: float) -> Iterator[slice]:
-    """Divide rows so that work on a stretch of them is short, and look at the clock in between."""
+    """Divide rows into parts with little work, and check the deadline between them."""
     n_stretches = max(1, min(n_rows, int(multiplications / SETTINGS.most_by_kernel)))
     for k in range(n_stretches):
         if k:
@@ -123,7 +123,7 @@ def _split_by_work(n_rows: int, multiplications: float) -> Iterator[slice]:
 
 
 def _split_by_size(n_rows: int, size: int) -> Iterator[slice]:
-    """Divide rows into chunks of equal size, and look at the clock in between."""
+    """Divide rows into chunks of equal size, and check the deadline between them."""
     for start in range(0, n_rows, size):
         if start:
             check_clock()
@@ -134,7 +134,7 @@ def _split_by_size(n_rows: int, size: int) -> Iterator[slice]:
 class DenseDesign:
     """A numpy array of either order and either precision, minus an origin (d,) if there is one.
 
-    The array is not copied: the origin is taken off a few rows at a time, whenever they are needed.
+    The array is not copied: the origin is subtracted from a few rows at a time, when they are needed.
     """
 
     X: npt.NDArray[Any]
@@ -149,7 +149,7 @@ class DenseDesign:
 
     @property
     def n_entries(self) -> int:
-        """All of them."""
+        """Number of entries."""
         return int(self.X.size)
 
     def forward(self, coefficients: Floats) -> Floats:
@@ -168,7 +168,7 @@ class DenseDesign:
             return self._backward_by_code(values)
         out = np.zeros((n_slots, self.shape[1], values.shape[1]))
         for rows in _split_by_size(self.shape[0], SETTINGS.chunk):
-            if values.shape[1] <= SETTINGS.most_values:  # as nearly all passes have
+            if values.shape[1] <= SETTINGS.most_values:  # the usual case
                 chunk = np.ascontiguousarray(_centre(self.X[rows], self.origin))
                 dense_backward(chunk, values[rows], slots[rows], out)
             else:
@@ -223,7 +223,7 @@ class DenseDesign:
         return out
 
     def _at_once(self, block: npt.NDArray[Any]) -> Iterator[slice]:
-        """Rows to multiply at once: many if they are ready for that, few if they are converted before."""
+        """Rows to multiply together: many if no conversion is needed, few otherwise."""
         if block.dtype == np.float64 and self.origin is None:
             return _split_by_work(len(block), float(block.size))
         return _split_by_size(len(block), SETTINGS.chunk)
@@ -238,7 +238,7 @@ def _centre(X: npt.NDArray[Any], origin: Floats | None) -> Floats:
 def _add_products(X: npt.NDArray[Any], values: Floats, slots: Ints, out: Floats) -> None:
     """Add ``X_kᵀ values_k`` for the rows of each slot k, which are sorted to lie together."""
     order = np.argsort(slots.astype(np.int16) if len(out) <= SETTINGS.most_short else slots, kind="stable")
-    order = order[np.searchsorted(slots[order], 0) :]  # rows of slot −1 count nowhere
+    order = order[np.searchsorted(slots[order], 0) :]  # rows of slot −1 are skipped
     borders = np.flatnonzero(np.diff(slots[order], prepend=-1, append=-1))
     for start, stop in pairwise(borders):
         members = order[start:stop]
@@ -246,7 +246,7 @@ def _add_products(X: npt.NDArray[Any], values: Floats, slots: Ints, out: Floats)
 
 
 class _RowsOfEntries(ABC):
-    """What designs have in common whose rows hold a few entries each: compiled loops over those."""
+    """Common methods of designs whose rows have few entries each: compiled loops over these."""
 
     forward_loop: ClassVar[Loop]
     backward_loop: ClassVar[Loop]
@@ -264,7 +264,7 @@ class _RowsOfEntries(ABC):
     @property
     @abstractmethod
     def n_entries(self) -> int:
-        """Those that are stored."""
+        """Number of stored entries."""
 
     @property
     @abstractmethod
@@ -273,7 +273,7 @@ class _RowsOfEntries(ABC):
 
     @abstractmethod
     def entries(self, rows: slice) -> tuple[Any, ...]:
-        """Return the entries of some rows, as the loops read them."""
+        """Return the entries of some rows in the format of the loops."""
 
     def forward(self, coefficients: Floats) -> Floats:
         """As in `Design`."""
@@ -329,7 +329,7 @@ class CSRDesign(_RowsOfEntries):
 
     @property
     def n_entries(self) -> int:
-        """Those that are stored."""
+        """Number of stored entries."""
         return int(self.indptr[-1] - self.indptr[0])
 
     @cached_property
@@ -342,7 +342,7 @@ class CSRDesign(_RowsOfEntries):
         return self.indptr[rows.start : rows.stop + 1], self.indices, self.data
 
     def take(self, rows: slice | Ints) -> Self:
-        """As in `Design`; views of consecutive rows go on counting entries from the first of all."""
+        """As in `Design`; views of consecutive rows keep the numbering of entries."""
         if isinstance(rows, slice):
             return replace(self, indptr=self.indptr[rows.start : rows.stop + 1], codes=self.codes[rows])
         starts = self.indptr[:-1][rows].astype(np.int64)
@@ -376,7 +376,7 @@ class CodesDesign(_RowsOfEntries):
 
     @property
     def n_entries(self) -> int:
-        """One for each row and field."""
+        """Number of rows times fields."""
         return int(self.columns.size)
 
     @property

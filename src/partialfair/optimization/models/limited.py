@@ -1,8 +1,8 @@
-"""A Hessian that the last steps correct: one that is known, or a diagonal where that would be too large.
+"""A Hessian that recent steps correct: a computed one, or a diagonal if that would be too large.
 
-``B = A − W M⁻¹ Wᵀ`` with ``W = [A S, Y]``: S holds the last steps, Y by how much the gradient of the
-Lagrangian changed along them (Byrd, Nocedal and Schnabel 1994, Theorem 2.3), and A is what was known before
-them. Where a function is not convex, changes are damped (Powell 1978), so that B stays positive definite.
+``B = A − W M⁻¹ Wᵀ`` with ``W = [A S, Y]``: S holds the last steps, Y the changes of the gradient of the
+Lagrangian along them (Byrd, Nocedal and Schnabel 1994, Theorem 2.3), and A is the matrix before them. If the
+function is not convex, changes are damped (Powell 1978), so that B stays positive definite.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from partialfair.utils.typing import Floats, Ints
 
 @dataclass(frozen=True)
 class LimitedSettings:
-    """What tunes a `LimitedMemory`.
+    """Settings of a `LimitedMemory`.
 
     Attributes
     ----------
     n_pairs
-        Steps that are remembered.
+        Number of steps that are stored.
     damped
-        Part of the curvature of B along a step that a change of the gradient must show at least.
+        Smallest fraction of the curvature of B along a step that a change of the gradient must have.
     smallest, largest
         Between these the diagonal is chosen, in addition to the penalty's.
     flat
-        Curvature that counts as none, in units of the block's largest: so much is put in its place.
+        Curvature, in units of the block's largest, below which this value replaces it.
     """
 
     n_pairs: int = 40
@@ -45,7 +45,7 @@ SETTINGS = LimitedSettings()
 
 
 class PositiveBase(Protocol):
-    """A: a positive definite matrix, of which any multiple of the identity more is as easily inverted."""
+    """A: a positive definite matrix for which any added multiple of the identity is as easily inverted."""
 
     def __matmul__(self, right: Floats) -> Floats:
         """Return its product with one vector (n,) or several (n, m)."""
@@ -54,7 +54,7 @@ class PositiveBase(Protocol):
         """Return ``(A + shift)⁻¹ right``."""
 
     def adapted(self, step: Floats, change: Floats) -> PositiveBase:
-        """Return the base after a step along which the gradient changed by so much."""
+        """Return the base after a step with this change of the gradient."""
 
     def restricted(self, coordinates: Ints) -> PositiveBase:
         """Return its rows and columns of some coordinates, ascending, alone."""
@@ -62,12 +62,12 @@ class PositiveBase(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Diagonal:
-    """A base of which hardly anything is known.
+    """A diagonal base.
 
     Attributes
     ----------
     penalties : (n,)
-        Second derivatives that are known: those of the penalty.
+        Known second derivatives: those of the penalty.
     size
         The rest of the diagonal.
     """
@@ -83,8 +83,8 @@ class Diagonal:
         return right / _align(self.penalties + self.size + shift, right)
 
     def adapted(self, step: Floats, change: Floats) -> Diagonal:
-        """Return one of another size."""
-        # What the penalty does not explain of the change is the rest of the diagonal, times the step.
+        """Return a base of another size."""
+        # The rest of the diagonal, times the step, is the change that the penalty does not explain.
         # Between ⟨s, y⟩ / ⟨s, s⟩, which is small where curvatures differ, and ⟨y, y⟩ / ⟨s, y⟩.
         rest = change - self.penalties * step
         size = np.linalg.norm(rest) / np.linalg.norm(step)
@@ -97,16 +97,16 @@ class Diagonal:
 
 @dataclass(frozen=True, eq=False)
 class AbsoluteHessian:
-    """``|H|`` of a Hessian, by blocks: steps along concave directions are as long as their curvature says.
+    """``|H|`` of a Hessian, by blocks: the length of steps along concave directions is that of convex ones.
 
-    What couples thresholds with parameters is left to the steps.
+    Recent steps correct the coupling of thresholds with parameters, which is omitted.
 
     Attributes
     ----------
     positions
         Coordinates of each block.
     values, vectors
-        Sizes of its eigenvalues, and its eigenvectors.
+        Absolute values of its eigenvalues, and its eigenvectors.
     """
 
     positions: tuple[Ints, ...]
@@ -119,7 +119,7 @@ class AbsoluteHessian:
         n, n_theta = hessian.cross.shape
         positions = (*hessian.inner.positions, np.arange(n, n + n_theta))
         pairs = [np.linalg.eigh(block) for block in (*hessian.inner.blocks, hessian.corner)]
-        # Steps along eigenvectors of negative curvature are as long as its size says, and lead down.
+        # Steps along eigenvectors of negative curvature use its absolute value, and lead down.
         sizes = [np.abs(values) for values, _ in pairs]
         return cls(
             positions,
@@ -135,7 +135,7 @@ class AbsoluteHessian:
         return self._scaled(right, tuple(1 / (values + shift) for values in self.values))
 
     def adapted(self, step: Floats, change: Floats) -> AbsoluteHessian:
-        """Return this: its curvature was computed."""
+        """Return this matrix, because its curvature was computed."""
         return self
 
     def restricted(self, coordinates: Ints) -> PositiveBase:
@@ -173,7 +173,7 @@ class _FactoredBase:
         return self._last_factor[shift].solve(right)
 
     def adapted(self, step: Floats, change: Floats) -> _FactoredBase:
-        """Return this: its curvature was computed."""
+        """Return this matrix, because its curvature was computed."""
         return self
 
     def restricted(self, coordinates: Ints) -> _FactoredBase:
@@ -188,7 +188,7 @@ def _align(values: Floats, right: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class LimitedMemory:
-    """B, with what it was made of.
+    """B and its parts.
 
     Attributes
     ----------
@@ -214,7 +214,7 @@ class LimitedMemory:
         return np.asarray(out)
 
     def updated(self, step: Floats, change: Floats) -> LimitedMemory:
-        """Return B after a step along which the gradient of the Lagrangian changed by so much."""
+        """Return B after a step with this change of the gradient of the Lagrangian."""
         along = self @ step
         curvature, expected = float(step @ change), float(step @ along)
         if expected <= 0 or not np.isfinite(curvature):
@@ -226,7 +226,7 @@ class LimitedMemory:
             change = share * change + (1 - share) * along
         else:
             base = base.adapted(step, change)
-        # The oldest pair makes room for the new one.
+        # The oldest pair is removed.
         steps = np.column_stack([self.steps[:, 1 - SETTINGS.n_pairs :], step])
         changes = np.column_stack([self.changes[:, 1 - SETTINGS.n_pairs :], change])
         return LimitedMemory(base, steps, changes)
@@ -276,7 +276,7 @@ class _LimitedFactors:
         return np.asarray(out)
 
     def restricted(self, coordinates: Ints) -> _LimitedFactors:
-        """As in `Factored`: what the steps correct is a sum of products, of which some rows are taken."""
+        """As in `Factored`: the correction is a sum of products, of which some rows are used."""
         base = self.base.restricted(coordinates)
         return _LimitedFactors(base, self.wide[coordinates], self.middle, self.shift)
 

@@ -26,7 +26,7 @@ from partialfair.utils.typing import ArrayLike, Floats, Ints
 GroupTerms: TypeAlias = Literal["intercept", "interactions"] | None
 
 FARTHEST_CORRECTED = 1e3
-"""Centres, in units of the features, up to which sums over rows are corrected for them afterwards. Scores and
+"""Largest centers, in units of the features, for which sums over rows are corrected afterwards. Scores and
 gradients lose as many digits as this has, Hessians twice as many: 13 and 10 are left."""
 
 
@@ -34,12 +34,12 @@ gradients lose as many digits as this has, Hessians twice as many: 13 and 10 are
 class LinearModel:
     """``s_i = offset_i + coef[k] · x_i + intercept[k]``, with k the group of row i, or 0.
 
-    The parameters w are the coefficients times the features' ``scales``, vector by vector, then the scores at
-    the features' ``centres``, which are the intercepts plus ``coef[k] · centres``. So row i of J holds
-    ``(x_i − centres) / scales`` where w holds the coefficients that the row uses, 1 where it holds the score
-    at the centres, and 0 elsewhere. Centred features and group terms are never formed: sums over rows are
-    corrected afterwards, or, where that would cost digits, the design takes the centres off a few rows at a
-    time.
+    The parameters w are the coefficients times the features' ``scales``, one vector after the other, then the
+    scores at the features' ``centres``, which are the intercepts plus ``coef[k] · centres``. So row i of J
+    has ``(x_i − centres) / scales`` in the positions of the coefficients that the row uses, 1 in that of the
+    score at the centers, and 0 elsewhere. Centered features and group terms are never formed: sums over rows
+    are corrected afterwards, or, if that would lose digits, the design subtracts the centers from a few rows
+    at a time.
 
     Parameters
     ----------
@@ -50,13 +50,13 @@ class LinearModel:
     n_vectors, n_intercepts
         Number of coefficient vectors, and of intercepts (0: none). Both are 1 or the number of groups.
     scales : (d,)
-        Units of the features. With their standard deviations a step in w moves the scores by as much whatever
-        the features' units, and a distance between parameters means something; 1 leaves w the coefficients.
-        A feature whose unit is infinite counts nothing: its coefficients are 0.
+        Units of the features. If these are standard deviations, a step in w changes the scores by the same
+        amount for any unit of a feature, and distances between parameters have a meaning; with 1, w has the
+        coefficients. A feature with an infinite unit is ignored: its coefficients are 0.
     centres : (d,)
-        Where the features' origin lies; other than 0 only if there are intercepts, which absorb it.
+        Origin of the features; other than 0 only with intercepts, which absorb it.
     offset : (n,)
-        What scores are at w = 0.
+        Scores at w = 0.
     flat : (n_params,)
         The w at which all scores are 0, if there is an offset.
     level : (n_params,)
@@ -80,12 +80,12 @@ class LinearModel:
 
     @property
     def n_entries(self) -> int:
-        """How many numbers a pass over the features reads, as far as the design says it."""
+        """Number of entries that a pass over the features reads, if the design has that number."""
         return int(getattr(self.design, "n_entries", self.n_rows))
 
     @cached_property
     def parameters(self) -> Parameters:
-        """How long w is, and how it is divided."""
+        """Length and parts of w."""
         n_features = self.design.shape[1]
         n_penalised = self.n_vectors * n_features
         intercepts_per_block = self.n_intercepts if self.n_vectors == 1 else 1
@@ -93,7 +93,7 @@ class LinearModel:
         return Parameters(n, n_penalised, block_size, self.flat, self.level)
 
     def take(self, rows: slice | Ints) -> LinearModel:
-        """Return the model of some rows; the features of consecutive ones are not copied."""
+        """Return the model of some rows; consecutive ones are not copied."""
         if not isinstance(rows, slice):
             offset = self.offset[rows] if isinstance(self.offset, np.ndarray) else self.offset
             return replace(self, design=self.design.take(rows), codes=self.codes[rows], offset=offset)
@@ -105,16 +105,16 @@ class LinearModel:
         return replace(self, design=self.design.take(taken), codes=self.codes[taken], offset=offset)
 
     def unpack(self, w: Floats) -> tuple[Floats, Floats]:
-        """Return coefficients (n_vectors, d) and intercepts (n_intercepts,), of the features as they are."""
+        """Return coefficients (n_vectors, d) and intercepts (n_intercepts,) for unscaled features."""
         scaled = w[: self.parameters.n_penalised].reshape(self.n_vectors, -1)
         coefficients, intercepts = scaled / self.scales, w[self.parameters.n_penalised :]
-        if self._all_centres is not None:  # w holds the scores at the centres
+        if self._all_centres is not None:  # w holds the scores at the centers
             intercepts = intercepts - coefficients @ self._all_centres
         return coefficients, intercepts
 
     def pack(self, coefficients: Floats, intercepts: Floats) -> Floats:
         """Return the parameters w of given coefficients and intercepts: the inverse of `unpack`."""
-        counted = np.isfinite(self.scales)  # a feature of infinite unit counts nothing
+        counted = np.isfinite(self.scales)  # features with an infinite unit are ignored
         coefficients = np.where(counted, coefficients, 0.0)
         if self._all_centres is not None:
             intercepts = intercepts + coefficients @ self._all_centres
@@ -130,21 +130,21 @@ class LinearModel:
     def deployed_scores(self, w: Floats, scores: Floats) -> Floats:
         """Return the scores that users of the coefficients and intercepts compute, to the last digit.
 
-        Those of `scores` are the same, unless the design takes the centres off.
+        They equal those of `scores`, unless the design subtracts the centers.
         """
         if not (isinstance(self.design, DenseDesign) and self._rows_are_centred):
             return scores
-        # Centred and plain rows give the same scores but for rounding, and ties depend on it.
+        # Centered and uncentered rows give the same scores up to rounding, but ties depend on rounding.
         plain = replace(self, design=replace(self.design, origin=None), scales=1.0, centres=0.0)
         return plain.scores(plain.pack(*self.unpack(w)))
 
     def along(self, direction: Floats) -> Floats:
-        """Return ``J direction``: by how much a step changes the scores."""
+        """Return ``J direction``: the change of the scores along a step."""
         coefficients, constants = self.unpack(direction)
-        if self._rows_are_centred:  # the design takes the centres off: no correction for them
+        if self._rows_are_centred:  # the design subtracts the centers: no correction for them
             constants = direction[self.parameters.n_penalised :]
         products = self.design.forward(coefficients)
-        if constants.size == 1:  # without a compiled loop, for which scoring a few rows would wait
+        if constants.size == 1:  # without a compiled loop, whose compilation would delay scoring a few rows
             products += constants[0]
         elif constants.size:
             add_constants(products, constants, self.codes)
@@ -154,7 +154,7 @@ class LinearModel:
         """Return ``Jᵀ C`` and the columns' sums, (n_blocks, n_columns, n_params + 1); one pass.
 
         Rows of J are added up by cell and by group, then the table is applied to the sums. With group terms
-        most of J is 0, and most pairs of a cell and a group do not occur: neither takes memory or time.
+        most of J is 0, and most pairs of a cell and a group do not occur: they need neither memory nor time.
         """
         d, part, values = self.design.shape[1], self.take(columns.rows), np.ascontiguousarray(columns.values)
         n_codes, n_penalised = max(1, self.n_vectors, self.n_intercepts), self.parameters.n_penalised
@@ -178,7 +178,7 @@ class LinearModel:
         out[:, :, -1] = totals.sum(axis=2)
         if self.n_intercepts:
             out[:, :, n_penalised:-1] = totals
-        # 3. From x to z = (x − centres) / scales: Σ v z = (Σ v x − centres Σ v) / scales.
+        # 3. From x to z = (x − centers) / scales: Σ v z = (Σ v x − centers Σ v) / scales.
         if self._centres is not None:
             totals_of_vectors = totals if self.n_vectors == n_codes else out[:, :, -1:]
             coefficients -= totals_of_vectors[:, :, :, None] * self._centres
@@ -201,7 +201,7 @@ class LinearModel:
         if self._centres is None:
             change_units(blocks, per_unit)
         else:
-            # One vector may have the intercepts of all groups: its sums are theirs together.
+            # One vector may have the intercepts of all groups: its sums are those of all of them.
             by_vector = (n, n_intercepts // n, -1)
             totals, sums_of_rows = (one.reshape(by_vector).sum(axis=1) for one in (sums, cross))
             centre_and_change_units(blocks, totals[:, 0], sums_of_rows, self._centres, per_unit)
@@ -235,23 +235,23 @@ class LinearModel:
 
     @property
     def _rows_are_centred(self) -> bool:
-        """Whether the design takes the centres off."""
+        """Whether the design subtracts the centers."""
         return isinstance(self.design, DenseDesign) and self.design.origin is not None
 
     @cached_property
     def _all_centres(self) -> Floats | None:
-        """The centres, None if all are 0."""
+        """The centers, None if all are 0."""
         return np.full(self.design.shape[1], self.centres) if np.any(self.centres) else None
 
     @cached_property
     def _centres(self) -> Floats | None:
-        """The centres by which sums are to be corrected, None if there is nothing to correct."""
+        """The centers by which sums are to be corrected, None if there is nothing to correct."""
         return None if self._rows_are_centred else self._all_centres
 
 
 @dataclass(frozen=True, eq=False)
 class _Slots:
-    """Where rows are added up: a slot for each pair of a code and a cell, ascending by code, then by cell.
+    """Slots in which rows are added up: one for each pair of a code and a cell, by code, then by cell.
 
     Attributes
     ----------
@@ -260,7 +260,7 @@ class _Slots:
     cells : (n_slots,)
         The cell of each slot.
     first : (n_codes + 1,)
-        The first slot of each code, and where the last ends.
+        The first slot of each code, and the end of the last.
     """
 
     of_rows: Ints
@@ -333,7 +333,7 @@ def linear_model(
         raise InputError("centres need fit_intercept=True: without intercepts nothing absorbs them")
     n_vectors = n_groups if group_terms == "interactions" else 1
     design = as_design(X, codes if group_terms == "interactions" else one_group, n_vectors)
-    # Far from the origin the corrections of sums would cost too many digits: centre the rows themselves.
+    # Far from the origin, corrections of sums would lose too many digits: center the rows themselves.
     if isinstance(design, DenseDesign) and np.any(np.abs(centres) > FARTHEST_CORRECTED * scales):
         design = replace(design, origin=np.full(design.shape[1], centres))
     return LinearModel(design, codes, n_vectors, n_groups if fit_intercept else 0, scales, centres, offset)

@@ -1,4 +1,4 @@
-"""What solvers know of a model's parameters w."""
+"""The interface of models for solvers: parameters w, scores and products with the Jacobian."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from partialfair.utils.typing import Floats, Ints
 
 @dataclass(frozen=True)
 class Parameters:
-    """How long w is, and how it is divided.
+    """Length and parts of w.
 
     Attributes
     ----------
@@ -25,11 +25,11 @@ class Parameters:
     n_penalised
         Leading entries that the ℓ2 penalty acts on; the rest are intercepts.
     block_size
-        Size of the largest block of a Hessian: what factoring one costs.
+        Size of the largest block of a Hessian, which determines the cost of factoring it.
     flat : (n,)
-        Where all scores are 0: None where that is w = 0, as it is unless scores have an offset.
+        The w at which all scores are 0; None if that is w = 0, as without an offset.
     level : (n,)
-        A direction that raises all scores by 1, where there are no intercepts to do it and one is known.
+        A direction that raises all scores by 1, if there are no intercepts and one is known.
     """
 
     n: int
@@ -40,7 +40,7 @@ class Parameters:
 
     @property
     def at_no_scores(self) -> Floats:
-        """Where all scores are 0, to be written to."""
+        """The w at which all scores are 0, as a new array."""
         return np.zeros(self.n) if self.flat is None else self.flat.copy()  # callers write to it
 
 
@@ -48,23 +48,23 @@ class ScoreModel(Protocol):
     """``s = s(w)``, and the Jacobian J(w), whose row i is the gradient of score i in w.
 
     A model that is deployed with other parameters, which may round scores differently, has a method
-    ``deployed_scores(w, scores)``: constraints must be satisfied by the scores that users compute.
+    ``deployed_scores(w, scores)``: the scores that users compute must satisfy the constraints.
     """
 
     @property
     def parameters(self) -> Parameters:
-        """How long w is, and how it is divided."""
+        """Length and parts of w."""
 
     def scores(self, w: Floats) -> Floats:
         """Return the score of every row: (n,)."""
 
     def vjp(self, w: Floats, columns: RowColumns) -> Floats:
-        """Return ``J(w)ᵀ C``, and last the columns' plain sums: (n_blocks, n_columns, n_params + 1)."""
+        """Return ``J(w)ᵀ C``, with the columns' sums as last entries: (n_blocks, n_columns, n_params + 1)."""
 
 
 @runtime_checkable
 class LinearScores(ScoreModel, Protocol):
-    """``s = offset + J w``: J is the same everywhere, and the model can do more."""
+    """``s = offset + J w`` with a constant J, which allows more operations."""
 
     def along(self, direction: Floats) -> Floats:
         """Return ``J direction``, without the offset: (n,)."""
@@ -83,7 +83,7 @@ class FirstOrderModel:
     Parameters
     ----------
     parameters
-        How long w is, and how it is divided.
+        Length and parts of w.
     score
         From w to the score of every row, (n,).
     pull_back
@@ -96,15 +96,15 @@ class FirstOrderModel:
 
     def scores(self, w: Floats) -> Floats:
         """Return the score of every row."""
-        return np.array(self.score(w), dtype=np.float64)  # a copy: the function may use its array again
+        return np.array(self.score(w), dtype=np.float64)  # a copy: the function may reuse its array
 
     def vjp(self, w: Floats, columns: RowColumns) -> Floats:
         """Return ``J(w)ᵀ C`` and the columns' sums, by one call of ``pull_back`` for each column."""
-        # A network knows Jᵀ v only for v over all rows: the others are 0.
+        # A network computes Jᵀ v for v over all rows; entries of other rows are 0.
         out = np.zeros((columns.n_blocks, columns.n_columns, self.parameters.n + 1))
         vector = np.zeros(self._n_rows)
         for block, column, entries in _write_columns(columns):
-            if entries.any():  # a group that these rows lack costs nothing
+            if entries.any():  # skip groups without rows here
                 vector[columns.rows] = entries
                 out[block, column, :-1] = self.pull_back(w, vector)
                 out[block, column, -1] = entries.sum()
@@ -112,7 +112,7 @@ class FirstOrderModel:
 
     @cached_property
     def _n_rows(self) -> int:
-        """Number of scores: columns may be about some of the rows only, and do not tell."""
+        """Number of scores; columns may concern some of the rows only."""
         return int(self.scores(np.zeros(self.parameters.n)).size)
 
 

@@ -1,4 +1,4 @@
-"""Losses of scores as formulas, losses tied to rows, and the settings that estimators accept for them."""
+"""Losses of scores as formulas, losses of given rows, and the settings that estimators accept for them."""
 
 from partialfair.optimization.objectives.loss import (
     Coupling,

@@ -1,8 +1,8 @@
-"""What a loss is: a formula of scores, targets and shares, with its derivatives in the scores.
+"""The interface of losses: formulas of scores, targets and shares, with derivatives in the scores.
 
-Losses own no rows and normalise nothing when they are evaluated: shares were normalised over all rows before
-(`Loss.shares`), so that a loss may be evaluated on any part of them, a *shard*. Values of additive losses
-then add up over shards; slopes and diagonals of curvatures are one number for each row.
+Losses hold no rows and do not normalize when they are evaluated: shares are normalized over all rows before
+(`Loss.shares`), so that a loss can be evaluated on any part of them, a *shard*. Values of additive losses
+then add up over shards; slopes and diagonals of curvatures are one number per row.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Coupling:
 
     def product(self, along: Floats) -> Floats:
         """Return this matrix times a vector."""
-        # aᵀ along for each cell, core times those, then back to the rows: the matrix is never formed.
+        # aᵀ along for each cell, core times the result, then back to the rows; the matrix is never formed.
         inside = self.cells >= 0
         cells, weights = self.cells[inside], self.weights[inside]
         sums = np.bincount(cells, weights * along[inside], minlength=len(self.core))
@@ -46,15 +46,15 @@ class Coupling:
 
 @dataclass(frozen=True, eq=False)
 class Curvature:
-    """Second derivative of a loss in the scores: ``diag(diagonal)`` and what couples the scores.
+    """Second derivative of a loss in the scores: ``diag(diagonal)`` plus couplings of scores.
 
-    Losses of pairs may give an average over similar pairs: steps need it only roughly. Together the parts are
-    positive semidefinite. Additive losses couple nothing.
+    Pairwise losses may return an average over similar pairs, because steps need it only roughly. The sum of
+    all parts is positive semidefinite. Additive losses have no couplings.
 
     Attributes
     ----------
     diagonal : (n,)
-        May be the rows' shares themselves: to be read only.
+        May be the array of the rows' shares itself, so it must not be changed.
     couplings
         Added to the diagonal matrix.
     """
@@ -73,8 +73,8 @@ class Curvature:
 class Loss(Protocol):
     """A convex function of the scores of some rows, given the rows' targets and shares.
 
-    ``targets`` are labels ±1, or numbers for losses of numbers; ``shares`` come from `shares` of all rows. An
-    additive loss may be given any part of the rows, even none; others are given all rows at once.
+    ``targets`` are labels ±1, or numbers for regression losses; ``shares`` come from `shares` of all rows. An
+    additive loss may get any part of the rows, even none; others get all rows together.
     """
 
     @property
@@ -82,7 +82,7 @@ class Loss(Protocol):
         """Whether the loss is a sum over rows."""
 
     def shares(self, targets: Floats, weights: Floats) -> Floats:
-        """Return the weights of all rows, normalised as the loss counts them."""
+        """Return the weights of all rows, normalized for the loss."""
 
     def value_and_slopes(self, scores: Floats, targets: Floats, shares: Floats) -> tuple[float, Floats]:
         """Return the loss of the rows and its gradient in their scores, or a subgradient."""
@@ -91,7 +91,7 @@ class Loss(Protocol):
         """Return the second derivative in the scores."""
 
     def best_constant(self, mean_target: float) -> float:
-        """Return the score with the smallest loss if all rows have the same.
+        """Return the common score of all rows with the smallest loss.
 
         Parameters
         ----------
@@ -102,9 +102,9 @@ class Loss(Protocol):
 
 @dataclass(frozen=True)
 class Difference:
-    """``f_0 = plus − minus`` of two convex losses (Example D.2); solvers linearise the second.
+    """``f_0 = plus − minus`` of two convex losses (Example D.2); solvers linearize the second.
 
-    Both parts weight rows equally: the shares of one are those of the other.
+    Both parts weight rows equally: they have the same shares.
     """
 
     plus: Loss
@@ -116,7 +116,7 @@ class Difference:
         return self.plus.additive and self.minus.additive
 
     def shares(self, targets: Floats, weights: Floats) -> Floats:
-        """Return the weights of all rows, normalised as both parts count them."""
+        """Return the weights of all rows, normalized for both parts."""
         return self.plus.shares(targets, weights)
 
     def value_and_slopes(self, scores: Floats, targets: Floats, shares: Floats) -> tuple[float, Floats]:
@@ -133,7 +133,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Mirrored:
-    """``s ↦ loss(−s)``: the same loss for scores that count downwards."""
+    """``s ↦ loss(−s)``: the same loss if low scores are favorable."""
 
     loss: Loss
 
@@ -143,7 +143,7 @@ class Mirrored:
         return self.loss.additive
 
     def shares(self, targets: Floats, weights: Floats) -> Floats:
-        """Return the weights of all rows, normalised as the loss counts them."""
+        """Return the weights of all rows, normalized for the loss."""
         return self.loss.shares(targets, weights)
 
     def value_and_slopes(self, scores: Floats, targets: Floats, shares: Floats) -> tuple[float, Floats]:
@@ -162,28 +162,28 @@ class Mirrored:
 
 def mirror_loss(loss: Loss | Difference) -> Loss | Difference:
     """Return ``s ↦ loss(−s)``, convex where the loss is."""
-    if isinstance(loss, Difference):  # part by part, so that both stay convex
+    if isinstance(loss, Difference):  # each part separately, so that both stay convex
         return Difference(Mirrored(loss.plus), Mirrored(loss.minus))
     return Mirrored(loss)
 
 
 def split_loss(loss: Loss | Difference) -> tuple[Loss, Loss | None]:
-    """Return the convex part of a loss, and what is subtracted from it, if anything."""
+    """Return the convex part of a loss, and the part that is subtracted, if there is one."""
     return (loss.plus, loss.minus) if isinstance(loss, Difference) else (loss, None)
 
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """A loss, and what it needs to know of some rows in addition to their scores.
+    """A loss, and the data of some rows that it needs in addition to their scores.
 
     Attributes
     ----------
     loss
         The formula.
     targets : (n,)
-        Labels ±1, or numbers for losses of numbers.
+        Labels ±1, or numbers for regression losses.
     shares : (n,)
-        Weights, normalised over *all* rows, those of other shards included.
+        Weights, normalized over *all* rows, those of other shards included.
     """
 
     loss: Loss | Difference
@@ -192,11 +192,11 @@ class Objective:
 
     @property
     def mean_target(self) -> float:
-        """``Σ shares_i targets_i``: of all rows the mean, of a shard what it adds to the mean."""
+        """``Σ shares_i targets_i``: the mean over all rows, or the contribution of a shard to it."""
         return float(self.shares @ self.targets)
 
     def take(self, rows: slice) -> Objective:
-        """Return the objective of some rows, with the shares that they have among all; a shard may be empty.
+        """Return the objective of some rows, with their shares among all rows; a shard may be empty.
 
         Only additive losses of shards add up to the whole.
         """
@@ -211,8 +211,8 @@ def tie_loss(loss: Loss | Difference, targets: Floats, weights: Floats) -> Objec
     loss
         The formula.
     targets : (n,)
-        Labels ±1, or numbers for losses of numbers.
+        Labels ±1, or numbers for regression losses.
     weights : (n,)
-        Non-negative, in any unit: the loss normalises them.
+        Non-negative, in any unit: the loss normalizes them.
     """
     return Objective(loss, targets, loss.shares(targets, weights))

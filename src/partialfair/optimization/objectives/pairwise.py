@@ -1,7 +1,7 @@
-"""Losses of pairs of a positive and a negative: AUC, and partial AUC over the top negatives.
+"""Pairwise losses of positives and negatives: AUC, and partial AUC over the top negatives.
 
-Sums of ``φ(end − start)`` over all pairs are computed without visiting the pairs where possible. φ is convex,
-so its sums are; for partial AUC it must be non-decreasing too.
+Sums of ``φ(end − start)`` over all pairs are computed without visiting the pairs if possible. φ is convex, so
+its sums are; for partial AUC it must also be non-decreasing.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats, Ints
 
 KINDS = ("squared", "squared_hinge", "hinge", "logistic")
-"""Functions of a pair."""
+"""Functions of the difference of two scores."""
 
 _N_CELLS = 64
-"""Into so many cells positives, and negatives, are sorted by score when pairs are averaged over. Products of
-the average are within a tenth of the exact ones (tests); a core of 128² numbers is small compared with the
-rows."""
+"""Number of cells by score into which positives, and negatives, are divided to average over pairs. Products
+of the average are within a tenth of the exact ones (tests); a core of 128² numbers is small compared with
+the rows."""
 
 _MIN_REACH = 1e-6
-"""Difference quotients reach at least so far, relative to 1 + |gap|, even between cells of one score each:
-far above rounding errors, far below the margin of 1."""
+"""Smallest width of difference quotients, relative to 1 + |gap|, even between cells of one score each: far
+above rounding errors, far below the margin of 1."""
 _MOST_PAIRS = 1e7
-"""Pairs between two looks at the clock: some tenths of a second, for each takes an exponential."""
+"""Pairs between two checks of the deadline: a few tenths of a second, as each needs an exponential."""
 
 _FLAT_SIDE = 1e-12
-"""Pairs that are short of the margin by no more are on the flat side of a sharp corner. Scores of order 1 are
-known to 1e-16: so pairs on the corner are there whichever of the two is the end."""
+"""Pairs that miss the margin by at most this are on the flat side of a sharp corner. Scores of order 1 have
+an error of 1e-16, so pairs on the corner are there in either order."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class AUCLoss:
 
     See section D.1. s are the scores of positives and p their shares, which sum to 1, t and q those of
     negatives. r are the shares of the top negatives by score, which sum to ``top``: all of q if that is 1.
-    Since φ is non-decreasing, r maximises the sum among ``0 ≤ r ≤ q, Σ r = top``: the loss is a maximum of
+    Since φ is non-decreasing, r maximizes the sum among ``0 ≤ r ≤ q, Σ r = top``: the loss is a maximum of
     convex functions, and convex. m is the mean of the two classes' mean scores. Targets are labels ±1. Pairs
     and top shares are those of all rows: this loss is not additive.
 
@@ -57,16 +57,16 @@ class AUCLoss:
         ``(1 + x)_+`` and ``"logistic"`` is ``ln(1 + exp x)``. All cost O(n log n) but the last, which visits
         all pairs.
     top
-        Share of the negatives, from the top. The squared loss, which rises on both sides, needs 1.
+        Fraction of the negatives, from the top. The squared loss, which rises on both sides, needs 1.
     factor
-        Of the sum.
+        Factor of the sum.
     rounding
         Width over which the corner of the hinge, and for ``top < 1`` the border of the top share, is rounded:
         by ``r_j (1 − r_j / q_j) rounding / 2`` in the maximum, in units of the loss of one negative. 0 leaves
         corners sharp; fits then end without a KKT certificate, except with losses that have none.
     anchor
-        Pairs do not see a constant that is added to all scores. With an intercept, ``anchor = 1`` puts 0
-        midway between the classes, at no cost: then m = 0 at the optimum.
+        Pairs do not depend on a constant that is added to all scores. With an intercept, ``anchor = 1`` puts
+        0 midway between the classes, at no cost: then m = 0 at the optimum.
     """
 
     additive: ClassVar[bool] = False
@@ -87,8 +87,8 @@ class AUCLoss:
         shares = np.zeros(weights.size)
         for name, sign in (("positive", 1), ("negative", -1)):
             members = np.flatnonzero((sign * targets > 0) & (weights > 0))
-            if members.size == 0:  # class weights may have taken all of one class
-                raise InputError(f"a loss of pairs needs rows of both classes, and no {name} row has weight")
+            if members.size == 0:  # class weights may have removed one class
+                raise InputError(f"a pairwise loss needs rows of both classes, and no {name} row has weight")
             shares[members] = weights[members] / weights[members].sum()
         return shares
 
@@ -98,7 +98,7 @@ class AUCLoss:
         if not np.isfinite(scores).all():
             return float("nan"), slopes
         pairs = self._pairs(scores, targets, shares)
-        # Slopes at positives are sums over the top negatives: the same sums with both signs turned.
+        # Slopes at positives are sums over the top negatives: the same sums with both signs reversed.
         slopes[pairs.positives] = -pairs.p * self._phi.sums(-pairs.s, -pairs.t, pairs.r)[1]
         slopes[pairs.negatives] = pairs.r * pairs.slopes
         halves = shares / 2  # weights of the mean of the two classes' means
@@ -115,7 +115,7 @@ class AUCLoss:
         semidefinite.
         """
         pairs = self._pairs(scores, targets, shares)
-        n_cells = 1 if self.kind == "squared" else _N_CELLS  # φ'' = 1 is its own average
+        n_cells = 1 if self.kind == "squared" else _N_CELLS  # φ'' = 1 equals its average
         of_s, middles_s, halves_s = _divide_into_cells(pairs.s, n_cells)
         of_t, middles_t, halves_t = _divide_into_cells(pairs.t, n_cells)
         gaps = middles_t[:, None] - middles_s[None]
@@ -130,7 +130,7 @@ class AUCLoss:
         diagonal[pairs.positives] = pairs.p * (bend.T @ r)[of_s]
         diagonal[pairs.negatives] = pairs.r * (bend @ p)[of_t]
         couplings = [pairs.coupling((of_s, of_t + p.size), (pairs.p, pairs.r), self.factor * core)]
-        # Where the border passes, negatives trade places: the variance of what they would bring in.
+        # At the border negatives replace each other: the variance of their contributions.
         passing = (pairs.r > 0) & (pairs.r < pairs.q)
         if self.rounding > 0 and passing.any():
             q = np.where(passing, pairs.q, 0.0)
@@ -144,7 +144,7 @@ class AUCLoss:
         return Curvature(self.factor * diagonal, tuple(couplings))
 
     def best_constant(self, mean_target: float) -> float:
-        """Return 0: equal scores are equally bad."""
+        """Return 0: all equal scores have the same loss."""
         return 0.0
 
     @cached_property
@@ -176,7 +176,7 @@ class _ClassPairs:
     n_rows
         Rows of the data, those without weight included.
     positives, negatives
-        Which rows have weight, by class.
+        Indices of the rows with weight, by class.
     p, q
         Their shares of their class.
     s, t
@@ -199,7 +199,7 @@ class _ClassPairs:
     r: Floats
 
     def coupling(self, cells: tuple[Ints, Ints], weights: tuple[Floats, Floats], core: Floats) -> Coupling:
-        """Put what is known of positives and of negatives into the order of the rows."""
+        """Return values of positives and of negatives in the order of the rows."""
         cell_of_row, weight_of_row = np.full(self.n_rows, -1), np.zeros(self.n_rows)
         cell_of_row[self.positives], cell_of_row[self.negatives] = cells
         weight_of_row[self.positives], weight_of_row[self.negatives] = weights
@@ -207,7 +207,7 @@ class _ClassPairs:
 
 
 def _divide_into_cells(scores: Floats, n_cells: int) -> tuple[Ints, Floats, Floats]:
-    """Return the cell of each score, and middles and half widths of cells that hold about as many each."""
+    """Return the cell of each score, and middles and half widths of cells with equal numbers of scores."""
     borders = np.unique(np.quantile(scores, np.arange(1, n_cells) / n_cells)) if n_cells > 1 else np.empty(0)
     cells = np.searchsorted(borders, scores, side="right")
     lows, highs = np.full(borders.size + 1, np.inf), np.full(borders.size + 1, -np.inf)
@@ -218,7 +218,7 @@ def _divide_into_cells(scores: Floats, n_cells: int) -> tuple[Ints, Floats, Floa
 
 
 class PairFunction(ABC):
-    """A function φ of the difference of two scores, of which 0 is wrong by a margin of 1."""
+    """A function φ of the difference of two scores; a difference of 0 misses the margin of 1."""
 
     @abstractmethod
     def sums(self, ends: Floats, starts: Floats, weights: Floats) -> tuple[Floats, Floats]:
@@ -235,7 +235,7 @@ class SquaredPairs(PairFunction):
 
     def sums(self, ends: Floats, starts: Floats, weights: Floats) -> tuple[Floats, Floats]:
         """As in `PairFunction`; O(n)."""
-        # ½ Σ w (1 + e − s)² by the moments of s, around its mean so that distant scores cost no digits.
+        # ½ Σ w (1 + e − s)² from the moments of s around its mean, so that distant scores lose no digits.
         total = float(weights.sum())
         mean = float(weights @ starts) / total if total > 0 else 0.0
         spread = float(weights @ (starts - mean) ** 2)
@@ -273,7 +273,7 @@ class HingePairs(PairFunction):
         if width == 0:
             count, first, _ = _tail_moments(ends + (1 - _FLAT_SIDE), starts, weights)
             return first, count
-        # A parabola that begins half a width early, less one that begins half a width late, is the hinge.
+        # The hinge is a parabola that begins half a width early minus one that begins half a width late.
         _, first, second = _tail_moments(ends + 1 + width / 2, starts, weights)
         _, late_first, late_second = _tail_moments(ends + 1 - width / 2, starts, weights)
         return (second - late_second) / (2 * width), (first - late_first) / width
@@ -287,7 +287,7 @@ class HingePairs(PairFunction):
 
 @dataclass(frozen=True)
 class LogisticPairs(PairFunction):
-    """``φ(x) = ln(1 + exp x)``: no sums but over all pairs, O(n²) time and O(n) memory."""
+    """``φ(x) = ln(1 + exp x)``: sums need all pairs, O(n²) time and O(n) memory."""
 
     def sums(self, ends: Floats, starts: Floats, weights: Floats) -> tuple[Floats, Floats]:
         """As in `PairFunction`; O(n²)."""
@@ -313,10 +313,10 @@ def _tail_moments(ends: Floats, starts: Floats, weights: Floats) -> tuple[Floats
 
 @njit(cache=True, nogil=True)
 def _sorted_tail_moments(ends: Floats, starts: Floats, weights: Floats) -> Floats:
-    """As `_tail_moments` of sorted arrays. All terms are positive, so that nothing cancels.
+    """As `_tail_moments` for sorted arrays. All terms are positive, so there is no cancellation.
 
-    A sweep has the three moments at each end: moving on by a step changes ``Σ w x²`` by
-    ``step (2 Σ w x + step Σ w)``, and starts that are passed join with what is beyond them.
+    A sweep keeps the three moments at each end: a step changes ``Σ w x²`` by ``step (2 Σ w x + step Σ w)``,
+    and the starts that it passes are added.
     """
     out = np.empty((3, ends.size))
     count, first, second, passed, at = 0.0, 0.0, 0.0, 0, 0.0
@@ -348,10 +348,10 @@ def _logistic_sums(ends: Floats, starts: Floats, weights: Floats) -> tuple[Float
 
 
 def top_shares(values: Floats, weights: Floats, top: float, rounding: float) -> Floats:
-    """Return the r that maximises ``Σ r v + rounding/2 Σ r (1 − r/q)`` over ``0 ≤ r ≤ q, Σ r = top``.
+    """Return the r that maximizes ``Σ r v + rounding/2 Σ r (1 − r/q)`` over ``0 ≤ r ≤ q, Σ r = top``.
 
-    That is ``r_j = q_j clip((v_j − λ)/rounding + ½, 0, 1)``. Without rounding values above a border λ have
-    all of their weight in it, those below none, and those at the border share what is left by weight. The
+    That is ``r_j = q_j clip((v_j − λ)/rounding + ½, 0, 1)``. Without rounding, values above a border λ have
+    all of their weight in it, those below none, and those at the border divide the rest by weight. The
     maximum exceeds the sharp one by at most ``rounding/2 · top (1 − top)``.
 
     Parameters
@@ -366,8 +366,8 @@ def top_shares(values: Floats, weights: Floats, top: float, rounding: float) -> 
         At least 0, in units of the values.
     """
     if rounding == 0:
-        # The value at which a share ``top`` has been passed from above; those who tie there share what is
-        # left.
+        # The value at which a fraction ``top`` has been passed from above; those who tie there divide the
+        # rest.
         order = np.argsort(-values)
         passed = np.cumsum(weights[order])
         border = float(values[order[min(int(np.searchsorted(passed, top)), order.size - 1)]])
@@ -379,8 +379,8 @@ def top_shares(values: Floats, weights: Floats, top: float, rounding: float) -> 
 
 
 def _rounded_border(values: Floats, weights: Floats, top: float, rounding: float) -> float:
-    """Return the λ at which the shares sum to ``top``: they fall along straight lines as λ rises."""
-    # Each share is whole below its first bend, gone beyond its second, and falls evenly in between.
+    """Return the λ at which the shares sum to ``top``: they are piecewise linear and decrease in λ."""
+    # Each share is complete below its first bend, 0 above its second, and linear between them.
     bends = np.concatenate([values - rounding / 2, values + rounding / 2])
     order = np.argsort(bends)
     steps = np.diff(bends[order])

@@ -13,7 +13,7 @@ from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats
 
 _LEAST_PROBABILITY = 1e-9
-"""Of either class, when a constant score is chosen: it stays within ±21 where all labels are the same."""
+"""Smallest fraction of either class for a constant score: it stays within ±21 if all labels are equal."""
 
 
 @njit(cache=True, nogil=True)
@@ -48,8 +48,8 @@ def _equal_logistic(scores: Floats, signs: Floats, share: float, slopes: Floats)
 def _all_equal(shares: Floats) -> bool:
     """Whether there are rows, all with the same share.
 
-    The ends nearly always tell weighted rows at once. Otherwise the comparison costs .15 ns a row, where
-    `_equal_logistic` takes 6 and `_logistic` 22.
+    Comparing the ends nearly always detects weighted rows immediately. Otherwise the comparison costs 0.15 ns
+    per row, where `_equal_logistic` takes 6 and `_logistic` 22.
     """
     return shares.size > 0 and bool(shares[0] == shares[-1]) and bool((shares == shares[0]).all())
 
@@ -115,7 +115,7 @@ class HingeLoss(_MeanLoss):
     rounding
         Width over which the corner is rounded, by a parabola: ``(x + rounding/2)² / (2 rounding)`` instead of
         x_+ where ``|x| < rounding/2``, which adds at most rounding/8. 0 leaves it sharp: solvers that need
-        only subgradients then take it as it is, the others end without a KKT certificate.
+        only subgradients can use it, the others end without a KKT certificate.
     """
 
     rounding: float = 0.0

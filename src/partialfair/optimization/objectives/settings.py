@@ -1,4 +1,4 @@
-"""Losses as users name them: settings, before they are tied to labels and weights."""
+"""Losses as users specify them: settings, before they are applied to labels and weights."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from partialfair.optimization.objectives.pointwise import HingeLoss, LogisticLos
 from partialfair.utils.checks import check_choice, check_number, shown
 from partialfair.utils.typing import Floats
 
-# Width of rounded corners. Of 36 constrained hinge problems of 100 to 1,500 rows all ended with a KKT
-# certificate at 0.05, 0.1 and 0.2, after 31, 28 and 24 steps; at 0.02 one did not. The objective rises by
-# about 1e-4 at 0.1.
+# Width of rounded corners. The KKT certificate held for all of 36 constrained hinge problems of 100 to 1,500
+# rows at 0.05, 0.1 and 0.2, after 31, 28 and 24 steps, and for all but one at 0.02. The objective increases
+# by about 1e-4 at 0.1.
 _ROUNDING = 0.1
 
 
 def _labels(targets: Floats) -> Floats:
-    """Return labels, and refuse 0 and 1: a row of label 0 would have the same loss whatever its score."""
+    """Return labels; raise `InputError` for 0 and 1: a row of label 0 would have a constant loss."""
     if not (np.abs(targets) == 1).all():
-        raise InputError("a loss of labels needs them to be 1 and −1, as floats")
+        raise InputError("the labels of a classification loss must be the floats 1 and −1")
     return targets
 
 
 class LossSettings(Protocol):
-    """A loss before it is tied to rows; what estimators accept."""
+    """A loss before it is applied to rows, as estimators accept it."""
 
     def build(self, targets: Floats, weights: Floats, *, anchored: bool = True) -> Objective:
         """Return the loss of all rows.
@@ -37,11 +37,11 @@ class LossSettings(Protocol):
         Parameters
         ----------
         targets : (n,)
-            Labels ±1, or numbers for losses of numbers.
+            Labels ±1, or numbers for regression losses.
         weights : (n,)
             Non-negative weights.
         anchored
-            Whether scores have an intercept, which losses of pairs then tie down.
+            Whether scores have an intercept, which pairwise losses then determine.
         """
 
 
@@ -92,9 +92,9 @@ class AUC:
     Parameters
     ----------
     kind
-        ``"squared_hinge"``, which leaves pairs alone that are in order by more than the margin 1, as
-        ``"squared"`` does not, and whose minimiser has the best AUC, as that of ``"hinge"`` need not; or
-        ``"logistic"``, which visits all pairs.
+        ``"squared_hinge"``, ``"squared"``, ``"hinge"`` or ``"logistic"``. The first ignores pairs that are in
+        order by more than the margin 1, unlike ``"squared"``, and its minimizer has the best AUC, which that
+        of ``"hinge"`` need not have; ``"logistic"`` visits all pairs.
     rounding
         Width over which the corner of the hinge is rounded.
     """
@@ -116,17 +116,17 @@ class AUC:
 class PartialAUC:
     """Mean loss of the pairs whose negative has a rank in an interval (section D.1).
 
-    ``f_0 = (T_b − T_a) / (b − a)``, where T_b is the loss `AUCLoss` of the top share b of the negatives. Both
-    are convex; with a > 0 the loss is their difference, and fits are stationary points. The loss needs all
-    rows in one place, because it compares every positive with the negatives.
+    ``f_0 = (T_b − T_a) / (b − a)``, where T_b is the loss `AUCLoss` of the top fraction b of the negatives.
+    Both are convex; with a > 0 the loss is their difference, and fits are stationary points. The loss needs
+    all rows in one place, because it compares every positive with the negatives.
 
     Parameters
     ----------
     fpr
         False positive rates (a, b): ranks among the negatives, counted from the top.
     kind
-        ``"squared_hinge"``, ``"hinge"`` or ``"logistic"``. The squared loss rises again for pairs in order:
-        its top part is not weakly convex, and it is refused.
+        ``"squared_hinge"``, ``"hinge"`` or ``"logistic"``. The squared loss increases again for pairs in
+        order, so its top part is not weakly convex, and it raises `InputError`.
     rounding
         Width over which the corner of the hinge and the borders of the interval are rounded, see `AUCLoss`.
 
@@ -148,19 +148,17 @@ class PartialAUC:
         for rate in self.fpr:
             check_number(rate, "each rate of fpr", low=0.0, high=1.0)
         if not self.fpr[0] < self.fpr[1]:
-            raise InputError(f"fpr of PartialAUC must rise, unlike {self.fpr!r}")
+            raise InputError(f"fpr of PartialAUC must increase, unlike {self.fpr!r}")
         check_number(self.rounding, "rounding of PartialAUC", low=0.0)
         if self.kind == "squared":
-            raise InputError(
-                "the squared loss has no partial AUC that is weakly convex; take kind='squared_hinge'"
-            )
+            raise InputError("the squared loss has no weakly convex partial AUC; use kind='squared_hinge'")
         check_choice(self.kind, "kind of PartialAUC", KINDS[1:])
 
     def build(self, targets: Floats, weights: Floats, *, anchored: bool = True) -> Objective:
         """Return the loss of all rows."""
         low, high = self.fpr
         factor = 1 / (high - low)  # the mean over the interval of false positive rates
-        # Only the convex part is anchored: one anchor ties the intercept down, two would cancel.
+        # Only the convex part is anchored: one anchor determines the intercept, two would cancel.
         plus = AUCLoss(self.kind, high, factor, self.rounding, float(anchored))
         minus = AUCLoss(self.kind, low, factor, self.rounding)
         return tie_loss(plus if low == 0 else Difference(plus, minus), _labels(targets), weights)
@@ -176,7 +174,7 @@ LOSSES: dict[str, LossSettings] = {
 
 
 def read_loss(loss: Any) -> LossSettings:
-    """Return the settings of that name, or those given."""
+    """Return the settings of that name, or the given settings."""
     if isinstance(loss, str) and loss in LOSSES:
         return LOSSES[loss]
     if isinstance(loss, type) and hasattr(loss, "build"):

@@ -1,4 +1,4 @@
-"""Problems, as reductions over rows of data; KKT certificates of points and the constants of Theorem 6.5."""
+"""Problems as reductions over rows of data; KKT certificates of points, and the constants of Theorem 6.5."""
 
 from partialfair.optimization.problems.certificate import Certificate, certify
 from partialfair.optimization.problems.constants import ProblemConstants, estimate_constants

@@ -1,10 +1,10 @@
-"""How nearly a point satisfies the KKT conditions (Def. nearlyeKKT), whoever found it.
+"""KKT certificates: how nearly a point satisfies the KKT conditions, independent of the solver.
 
-The KKT certificate is a witness that anybody can check: multipliers λ ≥ 0, and with them the point
+The KKT certificate is a witness that can be checked: multipliers λ ≥ 0, and with them the point
 ``ŵ = argmin_{v in 𝒲} L(v)``, ``L = g_0 + Σ λ_i g_i``, where g_i is f⁺_i minus the tangent of f⁻_i at x plus
 ``μ/2 ‖v − x‖²``. At ŵ the subgradients add up to ``−μ (1 + Σ λ_i)(ŵ − x)`` and a normal of 𝒲: exactly the
 stationarity condition, with a residual that is known once ``‖ŵ − x‖`` is. Without the shift μ this distance
-would mean nothing, because thresholds of inactive constraints are free.
+has no meaning, because thresholds of inactive constraints are free.
 
 How far ŵ is follows from convexity. Tangents of all f⁺ at x, and hinges for kinks nearby, lie below them, so
 ``L(v) ≥ L(x) − ε + ⟨s, v − x⟩ + M/2 ‖v − x‖²`` with ``M = μ (1 + Σ λ_i)``: s is an element of the
@@ -14,18 +14,18 @@ In it λ_i costs ``|f_i(x)|``, its part of complementarity, on both sides of the
 violated constraints cost nothing, many would be best, and rounding would choose among them. The proof holds
 for any λ ≥ 0.
 
-Where f⁺ sums over the top of a group, people who tie at its border, or nearly, may be counted in any shares
-that add up to the top. Each such choice has a tangent that lies below f⁺: multipliers of these kinks are the
-choice, they balance, and ε is what it loses compared with the best one (`constraints.dc.pair_kinks`).
-Multipliers stand for one choice at every border and one slope at every kink of the surrogate, and its
-tangent is computed with all of them together: s and ε include the *interplay* of kinks, by which it differs
-from the sum of what each kink adds alone. The quadratic program knows only sums, so it is solved again with
-the interplay of the last choice added. The proof needs no convergence of that: it uses the interplay of the
-multipliers at hand.
+If f⁺ sums over the top of a group, rows that tie at its border, exactly or nearly, may be counted in any
+shares that add up to the top. Each choice has a tangent that lies below f⁺: multipliers of these kinks are
+the choice, they balance, and ε is its loss compared with the best one (`constraints.dc.pair_kinks`).
+Multipliers represent one choice at every border and one slope at every kink of the surrogate, and the tangent
+is computed with all of them together: s and ε include the *interplay* of kinks, the difference from the sum
+of their separate terms. The quadratic program has sums only, so it is solved again with the interplay of the
+last choice. The proof does not need this to converge: it uses the interplay of the final multipliers.
 
-Def. nearlyeKKT depends on how f is split into f⁺ − f⁻: what stands in both parts adds kinks to f⁺ that f does
-not have, and with them slopes to choose from. Here that is cancelled first (`optimization.problems.kinks`):
-the witness is one for the split that is left, which near x is one of f, and for the split that was given.
+The definition of a nearly ε-KKT point depends on how f is split into f⁺ − f⁻: a function in both parts adds
+kinks to f⁺ that f does not have, and with them slopes to choose from. Such functions are cancelled first
+(`optimization.problems.local`): the witness is one for the remaining split, which near x is one of f, and for
+the given split.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ from partialfair.utils.clock import OutOfTime, ignore_deadline
 from partialfair.utils.typing import Floats, Ints
 
 REQUIRED = frozenset({Capability.GRADIENT, Capability.JACOBIAN, Capability.ROWS, Capability.LINEAR})
-"""What a KKT certificate needs of the rows."""
+"""Capabilities of the rows that a KKT certificate needs."""
 
 _LARGEST_MULTIPLIER = 1e4
 _ROUNDING = 4 * np.finfo(float).eps
 _SHIFTS = (1e-8, 1e8)
-"""Beyond these rounding errors are all that a KKT certificate would show."""
+"""With a shift outside these bounds, rounding errors dominate a KKT certificate."""
 _INSIDE = 1e-9
-"""Points so near to 𝒲, relative to 1 + ‖x‖, are searched for witnesses; others are simply outside."""
+"""Largest distance from 𝒲, relative to 1 + ‖x‖, at which a witness is searched for."""
 _REACHES = (1e-2, 1e-3, 1e-4, 1e-6)
-"""Within how many widths kinks are looked for: the first at which there are not too many."""
+"""Distances of kinks in widths of the surrogate; the first without too many kinks is used."""
 _CORRECTIONS = 5
 _WEIGHTS = (1.0, 1e-2, 1e-4)
-"""What slack counts in the search for multipliers: the next only if the last were not good enough."""
+"""Weights of slack in the search for multipliers; the next is used only if the last results are too large."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,12 +66,12 @@ class Certificate:
     """Residuals of the nearly ε-KKT conditions at a point; it is a nearly ε-KKT point if all are ≤ ε.
 
     They have the units of the problem's parameters and functions: features in tiny units have tiny gradients,
-    and then small residuals say little. Estimators measure features by their standard deviations.
+    and small residuals then mean little. Estimators divide features by their standard deviations.
 
     Attributes
     ----------
     mu
-        The shift μ that defines ŵ.
+        The shift μ in the definition of ŵ.
     distance
         An upper bound of ``‖ŵ − x‖``.
     stationarity
@@ -83,8 +83,8 @@ class Certificate:
     multipliers : (m,)
         The λ_i.
     objective, gap
-        ``f_0(x)``, and the exact gap there, where they are known: the point that has the KKT certificate need
-        not be the one that is returned.
+        ``f_0(x)``, and the exact gap there, if known: the point of the KKT certificate may differ from the
+        returned model.
     """
 
     mu: float
@@ -115,14 +115,14 @@ class Certificate:
 
 
 def certify(problem: Problem, x: Floats, *, mu: float = 1.0, tol: float = 1e-4) -> Certificate:
-    """Return the KKT certificate of x; it may not hold, as where time runs out before a witness is found.
+    """Return the KKT certificate of x; it may not hold, for example if time runs out in the search.
 
     Parameters
     ----------
     problem
         Its scores must be linear in the parameters, so that the parts f± are convex.
     x
-        A point (w, θ), from anywhere.
+        A point (w, θ) from any source.
     mu
         The shift μ > 0. A small one makes the distance stricter where the problem is flat.
     tol
@@ -150,14 +150,14 @@ def certify(problem: Problem, x: Floats, *, mu: float = 1.0, tol: float = 1e-4) 
 
 
 def _witnesses(at: ProblemPoint, mu: float, outside: float, tol: float) -> Iterator[Certificate]:
-    """Search for multipliers by ever other weights."""
+    """Search for multipliers with several weights."""
     slack = -np.abs(at.constraints)
     active = np.flatnonzero(at.constraints > -np.sqrt(tol))
-    jacobian = at.constraint_jacobian()  # brings the objective's gradient along
+    jacobian = at.constraint_jacobian()  # also computes the objective's gradient
     search = _WitnessSearch(at, mu, active, slack[active], jacobian[active], at.objective_gradient())
     kinks = _nearby_kinks(at, active)
-    # Multipliers of constraints that are not quite active cost complementarity and gain stationarity; how one
-    # is to be weighed against the other is not known.
+    # Multipliers of constraints that are not quite active cost complementarity and gain stationarity; the
+    # best trade-off is not known.
     for weight in _WEIGHTS:
         yield _certificate(at, mu, outside, *search.witness(kinks, weight))
 
@@ -214,16 +214,16 @@ class _WitnessSearch:
     gradient: Floats
 
     def witness(self, kinks: Kinks, weight: float) -> tuple[Floats, float]:
-        """Return multipliers, and how far their ŵ is at most; slack counts with a weight.
+        """Return multipliers, and a bound on the distance of their ŵ; slack has a weight.
 
-        With M guessed, good ones belong to the step that minimises the lower bound of f_0, with a shift of
-        ``M/2 ‖p‖²``, under those of the constraints, all made elastic. Then M and the interplay of kinks are
-        corrected.
+        For a given M, good multipliers are those of the step that minimizes the lower bound of f_0, with a
+        shift of ``M/2 ‖p‖²``, under the lower bounds of the constraints, all made elastic. Then M and the
+        interplay of kinks are corrected.
         """
         domain = self.at.problem.domain
         bounds, normals = domain.room(self.at.x), domain.normals(self.at.x)
         rows, values, shares = self.rows, weight * self.slack, kinks.shares[:, self.active]
-        if len(normals):  # they are like constraints without slack and without kinks
+        if len(normals):  # they act like constraints without slack and without kinks
             rows, values = np.vstack([rows, normals]), np.append(values, np.zeros(len(normals)))
             shares = np.hstack([shares, np.zeros((len(shares), len(normals)))])
         best, total = (np.zeros(self.at.problem.m), np.inf), 1.0
@@ -253,7 +253,7 @@ class _WitnessSearch:
     def _distance(
         self, multipliers: Floats, kink_multipliers: Floats, kinks: Kinks, interplay: Interplay
     ) -> float:
-        """Return the bound of the distance that multipliers prove if this is the interplay of their kinks."""
+        """Return the bound on the distance that multipliers prove with this interplay of their kinks."""
         total, active = 1 + float(multipliers.sum()), multipliers[self.active]
         kinks = kinks.with_interplay(interplay)
         slope = self.gradient + active @ self.rows + kink_multipliers @ kinks.rows + interplay.slope
@@ -262,7 +262,7 @@ class _WitnessSearch:
             step = -slope / (self.mu * total)  # x + step − x would round small steps away
         fall = -float(slope @ step) - 0.5 * self.mu * total * float(step @ step)
         inexact = float(kink_multipliers @ kinks.gaps) + interplay.loss
-        # Rounding of the Lagrangian's terms may hide as much; with huge multipliers that is not little.
+        # The rounding error of the Lagrangian's terms, which is not small with large multipliers.
         sizes = 1 + abs(self.at.objective) + float(active @ (1 + np.abs(self.slack)))
         rounding = _ROUNDING * sizes
         return float(np.sqrt(2 * (max(fall, 0.0) + max(inexact, 0.0) + rounding) / (self.mu * total)))

@@ -1,4 +1,4 @@
-"""Estimates the constants of the theory of IDCA (Assumption 6.3) for a given problem."""
+"""Estimates of the constants in the theory of IDCA (Assumption 6.3) for a given problem."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from partialfair.utils.typing import Floats
 
 @dataclass(frozen=True)
 class ProblemConstants:
-    """M, μ and ν of Assumption 6.3, and how far the objective can fall.
+    """M, μ and ν of Assumption 6.3, and a bound on the decrease of the objective.
 
     Attributes
     ----------
     lipschitz
-        M, estimated from below: the longest subgradient of any f± that was seen.
+        M, estimated from below: the length of the longest subgradient of any f± that occurred.
     mu
-        μ: that of the shift; the parts themselves need not be strongly convex.
+        μ of the shift; the parts themselves need not be strongly convex.
     nu
-        The slack of a model that gives all rows one score, which bounds ν from above when all groups share
-        one interval: half of max_gap at most. Without any, `budget` raises an `InputError`.
+        The slack of a model with equal scores, which bounds ν from above if all groups share one interval: at
+        most half of max_gap. Without slack, `budget` raises an `InputError`.
     decrease
         ``f_0(w⁰) − f_lb``, bounded by the loss at w = 0.
     """
@@ -37,7 +37,7 @@ class ProblemConstants:
     decrease: float
 
     def budget(self, epsilon: float) -> IdcaBudget:
-        """Return the steps that `partialfair.theory.idca_budget` computes."""
+        """Return the number of steps by `partialfair.theory.idca_budget`."""
         return idca_budget(
             lipschitz=self.lipschitz, mu=self.mu, nu=self.nu, epsilon=epsilon, decrease=self.decrease
         )
@@ -60,8 +60,8 @@ def estimate_constants(
     mu
         The shift.
     radius
-        Points are drawn from the ball of this radius and projected onto 𝒲. The shift makes M grow with it:
-        without a bounded 𝒲, such as a `Ball`, there is no M (Assumption 6.3 D).
+        Points are drawn from the ball of this radius and projected onto 𝒲. The shift makes M increase with
+        it: without a bounded 𝒲, such as a `Ball`, there is no M (Assumption 6.3 D).
     n_samples, random_state
         How many points, and their seed.
     """
@@ -80,7 +80,7 @@ def estimate_constants(
     return ProblemConstants(
         lipschitz=max(_longest_subgradient(problem, x, mu) for x in points),
         mu=mu,
-        # Assumption 6.3 B asks for a point with slack ν in all constraints: that of constant scores.
+        # Assumption 6.3 B requires a point with slack ν in all constraints, here that of constant scores.
         nu=float(-at_start.constraints.max(initial=-np.inf)),
         decrease=at_start.objective,
     )

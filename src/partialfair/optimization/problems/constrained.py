@@ -1,7 +1,7 @@
-"""Minimise a loss of a model's scores under difference-of-convex constraints on them (section 6).
+"""Minimize a loss of a model's scores under difference-of-convex constraints (section "Inexact DCA").
 
-A point x = (w, θ) is one flat vector: the model's parameters, then the constraints' thresholds. What is known
-of it comes from the rows in reductions, each of which is one pass over the data and is counted here.
+A point x = (w, θ) is one flat vector: the model's parameters, then the constraints' thresholds. All values
+come from the rows by reductions, each of which is one pass over the data and is counted here.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ from partialfair.utils.typing import Floats
 
 @dataclass(frozen=True)
 class ProblemSettings:
-    """What tunes samples of problems.
+    """Settings for samples of problems.
 
     Attributes
     ----------
     sampled_rows, sampled_rows_of_a_parameter
-        Rows of a sample that tell roughly where solutions are: so many, or so many times the parameters of a
-        block.
+        Number of rows of a sample that locates solutions roughly: this number, or this multiple of the
+        parameters of a block.
     largest_fraction
-        Samples of a larger fraction of the rows save too little.
+        Largest fraction of the rows for a sample; larger ones save too little.
     """
 
     sampled_rows: int = 20_000
@@ -89,22 +89,21 @@ class Problem:
     loss
         Loss of the scores: convex, or a difference of convex losses.
     constraints
-        The functions f_i; several constraints are joined by `constraints.join`. Its members are the rows'
-        business.
+        The functions f_i; several constraints are joined by `constraints.join`. The rows know its groups.
     alpha
-        ``f_0 = loss + ½ Σ alpha_j w_j²`` over the penalised part of w; one number, or one for each.
+        ``f_0 = loss + ½ Σ alpha_j w_j²`` over the penalized part of w; one number, or one for each.
     domain
         𝒲.
     mean_target
-        Of all rows, for the best score that all rows could share.
+        Mean target of all rows, for the best common score of all rows.
 
     Attributes
     ----------
     n_passes
-        Passes over the data so far, which are calls of `reduce`. Scores for exact metrics only, or that place
+        Passes over the data so far, which are calls of `reduce`. Scores for exact metrics only, or to place
         thresholds once before a solve, are not counted.
     share
-        Share of the rows that this problem is about, if it is a sample of another.
+        Fraction of the rows in this problem, if it is a sample of another.
     """
 
     rows: Rows
@@ -142,9 +141,9 @@ class Problem:
 
         Parameters
         ----------
-        model
+            Scores all rows: a `LinearModel`, a `FirstOrderModel`, or another `ScoreModel`.
             Scores all rows: a `LinearModel`, a `FirstOrderModel`, or whatever is a `ScoreModel`.
-        objective, constraints
+            The loss and the functions f_i, applied to all rows.
             The loss and the functions f_i, tied to all rows.
         alpha, domain
             As in `Problem`.
@@ -163,8 +162,8 @@ class Problem:
         alpha: Floats | float = 0.0,
         domain: Domain = EVERYWHERE,
     ) -> Problem:
-        """State a problem about rows that lie anywhere; of the objective only the loss and mean are used."""
-        # Where formulas compare rows with each other, the data must give all of them at once.
+        """State a problem on rows stored anywhere; of the objective only the loss and mean are used."""
+        # Formulas that compare rows with each other need all of them together.
         additive = objective.loss.additive and constraints.bank.additive
         return cls(
             data.rows(constraints.all_members, additive=additive),
@@ -177,11 +176,11 @@ class Problem:
 
     @property
     def box(self) -> Box:
-        """𝒲, for solvers that know bounds on coordinates only; another domain is refused."""
+        """𝒲, for solvers that support only bounds on coordinates; raise `InputError` for other domains."""
         if not isinstance(self.domain, Box):
             raise InputError(
                 f"this solver needs a domain of bounds on coordinates (Box), not {self.domain}; IDCA with "
-                "Switching inside and DirectSwitching take any"
+                "Switching inside and DirectSwitching support any"
             )
         return self.domain
 
@@ -207,30 +206,30 @@ class Problem:
 
     @property
     def penalties(self) -> Floats:
-        """Second derivatives of the penalty, 0 for thresholds and for what is not penalised: (n,)."""
+        """Second derivatives of the penalty, 0 for thresholds and unpenalized parameters: (n,)."""
         penalties = np.zeros(self.n)
         penalties[: self.rows.parameters.n_penalised] = self.alpha
         return penalties
 
     @property
     def trivial_start(self) -> Floats:
-        """Return the w of scores of 0, with the thresholds at which these are feasible (Assumption 6.3 E).
+        """Return the w of scores of 0, with thresholds at which these are feasible (Assumption 6.3 E).
 
-        It is w = 0, also for models whose scores have an offset and which do not say where they are 0; then
-        it need not be feasible.
+        It is w = 0 also for models with an offset that do not define the w of scores of 0; then it may be
+        infeasible.
         """
         starts = self.constraints.joined_thresholds.starts
         return np.concatenate([self.rows.parameters.at_no_scores, starts])
 
     @property
     def constant_start(self) -> Floats:
-        """Return the best model that gives all rows one score, with the thresholds moved along.
+        """Return the best model with equal scores for all rows, with the thresholds moved by the same amount.
 
-        It is as feasible as the trivial start, unless some constraint has a threshold of its own; where
-        nothing raises all scores equally it is the trivial start.
+        It is as feasible as the trivial start, unless some constraint has a fixed threshold; if no parameter
+        raises all scores equally, it is the trivial start.
         """
         start, parameters = self.trivial_start, self.rows.parameters
-        # Thresholds move along with all scores, so that every s − θ stays what it was.
+        # Thresholds move with all scores, so that every s − θ is unchanged.
         if parameters.level is not None:
             up = np.concatenate([parameters.level, np.ones(self.bank.n_theta)])
             start += self.loss.best_constant(self.mean_target) * up
@@ -239,10 +238,10 @@ class Problem:
         return start
 
     def start_at(self, w: Floats) -> Floats:
-        """Return w with thresholds that suit its scores."""
+        """Return w with thresholds computed from its scores."""
         if not self.bank.n_theta:
             return w.copy()
-        # Ranks of the scores at w place the thresholds: no pass that counts, see `n_passes`.
+        # Thresholds are placed at ranks of the scores at w, in a pass that is not counted; see `n_passes`.
         scored = self.rows.at(w)
         return np.concatenate([w, self.constraints.joined_thresholds.at(scored.ranks)])
 
@@ -253,7 +252,7 @@ class Problem:
     def reduce(
         self, scored: ScoredRows, *reductions: Reduction[Any], reference: ScoredRows | None = None
     ) -> list[Any]:
-        """Compute reductions over all rows: one pass over the data, counted, unless time is up."""
+        """Compute reductions over all rows: one counted pass over the data, unless time is up."""
         check_clock()
         self.n_passes += 1
         return scored.reduce(*reductions, reference=reference)
@@ -269,14 +268,14 @@ class Problem:
 
     @property
     def enough_rows(self) -> int:
-        """As many as tell roughly where solutions are."""
+        """Number of rows that locate solutions roughly."""
         per_parameter = SETTINGS.sampled_rows_of_a_parameter
         return max(SETTINGS.sampled_rows, per_parameter * self.rows.parameters.block_size)
 
     def sample(self, size: int, seed: int = 0) -> Problem | None:
-        """Return the problem about some of the rows; None if they cannot be sampled, or are hardly more.
+        """Return the problem on some of the rows; None if they cannot be sampled or are nearly all.
 
-        Its points are points of this one, and its passes are a share of a pass.
+        Its points are points of this problem, and its passes are fractions of a pass.
         """
         if Capability.SAMPLES not in self.rows.capabilities:
             return None
@@ -289,19 +288,19 @@ class Problem:
         return sample
 
     def linearise(self, x: Floats, *, mu: float = 0.0) -> Subproblem:
-        """Return the convex subproblem (section 6) at x: every f⁻ replaced by its tangent.
+        """Return the convex subproblem at x: every f⁻ replaced by its tangent (section "Inexact DCA").
 
-        With ``mu`` the shift of Assumption 6.3 A is applied to every f_i: adding ``μ/2 ‖·‖²`` to f⁺ and
-        to f⁻ leaves f as it is and adds ``μ/2 ‖v − x‖²`` to its convex majorant. The ρ-shift of weakly convex
-        functions (section D) is the same transformation with μ = ρ: that is how scores that are not linear in
-        the parameters are dealt with.
+        With ``mu`` the shift of Assumption 6.3 A is applied to every f_i: adding ``μ/2 ‖·‖²`` to f⁺ and to f⁻
+        does not change f and adds ``μ/2 ‖v − x‖²`` to its convex majorant. The ρ-shift of weakly convex
+        functions (Appendix D) is the same transformation with μ = ρ, for scores that are not linear in the
+        parameters.
         """
         return Subproblem(self, self.at(x), mu)
 
 
 @dataclass(eq=False)
 class ProblemPoint:
-    """Oracles of ``f_0, f_1, ..., f_m`` at one point; what is known of it is remembered."""
+    """Oracles of ``f_0, f_1, ..., f_m`` at one point; computed values are cached."""
 
     problem: Problem
     x: Floats
@@ -321,7 +320,7 @@ class ProblemPoint:
     @cached_property
     def values(self) -> tuple[Floats, Floats]:
         """Values of the two parts of the loss, and of all atoms; one pass."""
-        # Losses and atoms in one pass: scores of the rows, which cost most, serve both.
+        # Losses and atoms share one pass, because computing the scores costs most.
         reduction = Values(self.problem.bank, self.theta)
         ((losses, atoms),) = self.problem.reduce(self.scored, reduction)
         return losses, atoms
@@ -354,7 +353,7 @@ class ProblemPoint:
         return self.problem.constraints.system.slopes(self.atoms)
 
     def objective_gradient(self) -> Floats:
-        """Return ``∇f_0(x)``; one pass, unless it is known."""
+        """Return ``∇f_0(x)``; one pass, unless cached."""
         if self._objective_gradient is None:
             self._objective_gradient = self.lagrangian_gradient(np.zeros(self.problem.m))
         return self._objective_gradient
@@ -365,7 +364,7 @@ class ProblemPoint:
         return self.gradient_of(LossParts.NONE, plus - minus)
 
     def lagrangian_gradient(self, multipliers: Floats) -> Floats:
-        """Return an element of ``∂f_0(x) + Σ λ_i ∂f_i(x)``; one pass, once the atoms' values are known."""
+        """Return an element of ``∂f_0(x) + Σ λ_i ∂f_i(x)``; one pass if the atoms' values are cached."""
         coefficients = None
         if multipliers.any():  # Σ λ_i ∂f_i as one combination of atoms, whatever m is
             plus, minus = self.problem.constraints.system.combined(self.atoms, multipliers)
@@ -382,7 +381,7 @@ class ProblemPoint:
         """Return ``∇²f_0(x) direction``, for scores that are linear in w; one pass."""
         along = self.problem.split(direction)[0]
         ((product,),) = self.problem.reduce(self.scored, HessianProduct(along))
-        # The penalty ½ Σ alpha_j w_j² acts on no intercept.
+        # The penalty ½ Σ alpha_j w_j² does not apply to intercepts.
         penalised = self.problem.rows.parameters.n_penalised
         product[:penalised] += self.problem.alpha * direction[:penalised]
         return self._padded(product)
@@ -395,18 +394,18 @@ class ProblemPoint:
     def expand(self, multipliers: Floats) -> Local:
         """Return the problem near the point; one pass for everything."""
         plus, minus = self.slopes
-        # Σ λ_i f⁻_i joins f⁻_0: what is concave in the Lagrangian is a matrix of its own.
+        # Σ λ_i f⁻_i joins f⁻_0: the concave part of the Lagrangian is a separate matrix.
         of_minus = multipliers @ minus if multipliers.any() else None
         curved = self._curved_parts(multipliers @ plus, of_minus)
         gradient, convex, concave = self._expand(LossParts.WHOLE, *curved)
         return Local(gradient, self.constraint_jacobian(), convex, concave)
 
     def expand_net(self, multipliers: Floats) -> Local:
-        """Return the problem near the point, with one Hessian of all that bends; one pass for everything."""
+        """Return the problem near the point, with one Hessian of all curved parts; one pass in total."""
         plus, minus = self.slopes
         curved = self._curved_parts(multipliers @ (plus - minus))
         gradient, convex, concave = self._expand(LossParts.WHOLE, *curved)
-        # Not positive definite in general: a remembered Hessian is made so (`AbsoluteHessian`).
+        # Not positive definite in general; `AbsoluteHessian` makes it so.
         hessian = convex if concave is None else convex.minus(concave, 1.0)
         return Local(gradient, self.constraint_jacobian(), hessian, None)
 
@@ -423,8 +422,8 @@ class ProblemPoint:
 
     @property
     def atoms_jacobian(self) -> Floats:
-        """Subgradients of all atoms at x: (n_atoms, n); one pass, which brings ∇f_0, unless it is known."""
-        if self._atoms_jacobian is None:  # expanding the problem would have brought it along
+        """Subgradients of all atoms at x: (n_atoms, n); one pass, which also computes ∇f_0, unless cached."""
+        if self._atoms_jacobian is None:  # an expansion of the problem also computes it
             self._expand(LossParts.WHOLE)
         assert self._atoms_jacobian is not None
         return self._atoms_jacobian
@@ -438,32 +437,32 @@ class ProblemPoint:
         *,
         of_convex: bool = False,
     ) -> Kinks | None:
-        """Return the kinks that matter of f⁺, less what stands in f⁻ too; None if there are too many.
+        """Return the relevant kinks of f⁺ without those that f⁻ shares; None if there are too many.
 
         Parameters
         ----------
         multipliers : (m,)
-            Those of the f_i with a positive one matter.
+            Only f_i with positive multipliers are relevant.
         reach
-            How near, in widths of the surrogate.
+            Largest distance, in widths of the surrogate.
         towards
-            Or on the way to this point, if it is given.
+            If given, kinks on the way to this point.
         limit
-            How many kinks, after those of equal rows of the data are joined, are too many.
+            Largest number of kinks, after those of equal rows of the data are joined.
         of_convex
-            Return those of f⁺ alone, whatever stands in f⁻.
+            Return the kinks of f⁺, including those that f⁻ shares.
         """
         return find_kinks(self, multipliers > 0, reach, towards, limit, of_convex=of_convex)
 
     def interplay(self, kinks: Kinks, multipliers: Floats, kink_multipliers: Floats) -> Interplay:
-        """Return by how much the tangent of these multipliers differs from the sum of kinks' terms; one pass.
+        """Return the difference between the tangent and the sum of kinks' separate terms; one pass.
 
         Parameters
         ----------
         kinks
-            Those of the point, as `kinks` returned them.
+            Kinks of the point, as `kinks` returned them.
         multipliers, kink_multipliers : (m,), (K,)
-            Of the f_i, and of the kinks.
+            Multipliers of the f_i, and of the kinks.
         """
         merged = kinks.merged
         if merged is None or not self.problem.bank.interacts:
@@ -478,7 +477,7 @@ class ProblemPoint:
         return Interplay(merged.averages(ratios, kinks.gaps.size), self._padded(slope), loss)
 
     def _curved_parts(self, plus: Floats | None = None, minus: Floats | None = None) -> list[Curved]:
-        """Return the loss's two parts with these coefficients of atoms: what a Hessian is wanted of."""
+        """Return the loss's two parts with these coefficients of atoms, whose Hessians are needed."""
         no_atoms = np.zeros(self.problem.bank.n_atoms)
         curved = [Curved(LossParts.CONVEX, no_atoms if plus is None else plus)]
         if minus is not None or isinstance(self.problem.loss, Difference):
@@ -488,7 +487,7 @@ class ProblemPoint:
     def _expand(self, loss: LossParts, *curved: Curved) -> tuple[Floats, ArrowMatrix, ArrowMatrix | None]:
         """Return the gradient and up to two Hessians, the first with the penalty; one pass.
 
-        What it brings along of the atoms and of the whole objective is remembered.
+        The values of the atoms and of the whole objective that it also computes are cached.
         """
         problem = self.problem
         expanded: Expanded
@@ -512,7 +511,7 @@ class ProblemPoint:
 
     @cached_property
     def penalty_gradient(self) -> Floats:
-        """``alpha_j w_j`` for penalised parameters, 0 for the rest of x."""
+        """``alpha_j w_j`` for penalized parameters, 0 for the rest of x."""
         return self.problem.penalties * self.x
 
     def _padded(self, by_params: Floats) -> Floats:

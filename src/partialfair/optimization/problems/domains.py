@@ -13,13 +13,13 @@ from partialfair.utils.checks import check_number
 from partialfair.utils.typing import Floats
 
 _ON_BORDER = 1e-9
-"""Points so near to the border, relative to their size, lie on it: there a gradient may point outwards."""
+"""Points this near to the border, relative to their size, lie on it: a gradient there may point outwards."""
 _NEAR_BORDER = 1e-6
-"""Normals of points so near are offered to KKT certificates: what they prove is counted from x itself."""
+"""Normals of points this near are used in KKT certificates; their effect is counted from x itself."""
 
 
 class Domain(Protocol):
-    """A closed convex set, whose normal cones are those of bounds on coordinates and of other `normals`."""
+    """A closed convex set with normal cones from bounds on coordinates and from other `normals`."""
 
     def project(self, x: Floats) -> Floats:
         """Return the nearest point of the set."""
@@ -28,10 +28,10 @@ class Domain(Protocol):
         """Return ``min ‖gradient + n‖`` over the normal cone at x."""
 
     def room(self, x: Floats) -> Box:
-        """Return what bounds on coordinates leave to a step from x."""
+        """Return the bounds on coordinates for a step from x."""
 
     def normals(self, x: Floats) -> Floats:
-        """Return generators of the normal cone at x that no bound on a coordinate has: (q, n)."""
+        """Return generators of the normal cone at x other than bounds on coordinates: (q, n)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,15 +58,15 @@ class Box:
         """Return ``min ‖gradient + n‖`` over the normal cone at x."""
         if self.is_unbounded:
             return float(np.linalg.norm(gradient))
-        # Coordinates in which −gradient points out of a face that x lies on are dropped: a face may push
-        # inwards as hard as it must, and never pulls.
+        # Drop coordinates in which −gradient points out of a face that x lies on: a face may push inwards
+        # with any force, and never pulls.
         slack = _ON_BORDER * np.maximum(1.0, np.abs(x))
         blocked = ((x <= self.low + slack) & (gradient > 0)) | ((x >= self.high - slack) & (gradient < 0))
         return float(np.linalg.norm(np.where(blocked, 0.0, gradient)))
 
     def room(self, x: Floats) -> Box:
-        """Return what the faces leave to a step from x; from outside it leads inwards only."""
-        # 0 is always among the steps, also for a point that rounding left outside.
+        """Return the faces' bounds for a step from x; from outside it leads inwards only."""
+        # 0 is always an admissible step, also for a point that rounding left outside.
         low, high = self.bounds(x.size)
         return Box(np.minimum(low - x, 0.0), np.maximum(high - x, 0.0))
 
@@ -93,7 +93,7 @@ class Ball:
 
     def project(self, x: Floats) -> Floats:
         """Shrink x onto the sphere if it lies outside."""
-        norm = float(np.linalg.norm(x))  # exact: points inside stay bitwise the same
+        norm = float(np.linalg.norm(x))  # exact: points inside do not change
         return x if norm <= self.radius else x * (self.radius / norm)
 
     def stationarity(self, x: Floats, gradient: Floats) -> float:
@@ -101,12 +101,12 @@ class Ball:
         norm = float(np.linalg.norm(x))
         if norm < self.radius * (1 - _ON_BORDER):
             return float(np.linalg.norm(gradient))
-        # The best normal t x: what −gradient has of it, if that points outwards.
+        # The best normal t x is the component of −gradient along x, if that points outwards.
         outwards = x / norm
         return float(np.linalg.norm(gradient + max(0.0, -float(gradient @ outwards)) * outwards))
 
     def room(self, x: Floats) -> Box:
-        """Return no bounds: the sphere is none on a coordinate."""
+        """Return no bounds, because the sphere is not a bound on a coordinate."""
         return EVERYWHERE.room(x)
 
     def normals(self, x: Floats) -> Floats:

@@ -1,21 +1,21 @@
-"""One Newton step under linearised constraints that may be violated, at a penalty, solved in its dual.
+"""One Newton step under linearized constraints that may be violated at a penalty, solved in its dual.
 
 ``min_p  ⟨g, p⟩ + ½ pᵀAp + penalty · Σ max(0, c_i + ⟨C_i, p⟩ + gains_i(p))`` over ``low ≤ p ≤ high``, with A
-positive definite and factored, where the gains are those of kinks that are spelled out. The dual is a
-quadratic program in the multipliers of constraints alone, which are at most the penalty. Few constraints
-bind, so they join the program only when the step would violate them.
+positive definite and factored, and with the gains of explicit kinks. The dual is a quadratic program in the
+multipliers of constraints only, which are at most the penalty. Few constraints are active, so they join the
+program only if the step would violate them.
 
-Bounds are many, and many of them may bind: probabilities that leaves hold end at 0 and 1 by the hundred. So
-they are not part of the program. It is guessed which coordinates lie on faces, the program is solved in the
-others, and the guess is corrected, all coordinates at once: those that leave the bounds are put on the face,
-and those that a face would have to pull at are set free::
+There are many bounds, and many of them may be active: probabilities in leaves end at 0 and 1 by the hundred.
+So they are not part of the program. The set of coordinates on faces is guessed, the program is solved in the
+others, and the guess is corrected in all coordinates together: those that leave the bounds are put on the
+face, and those at which a face would have to pull are released::
 
     p_j > high_j                  ->  p_j = high_j, no variable
     p_j = high_j and push_j < 0   ->  p_j is free: faces push inwards, and never pull
 
-That settles after a few rounds, whatever n is (a semismooth Newton method: Hintermüller, Ito and Kunisch
-2002), where A is nearly diagonal, but need not settle elsewhere. If errors do not get fewer for some rounds,
-only the last of them is corrected, until they do (Murty's rule: Portugal, Júdice and Vicente 1994). If there
+If A is nearly diagonal, this settles after a few rounds for any n (a semismooth Newton method: Hintermüller,
+Ito and Kunisch 2002); otherwise it may not settle. If the number of errors does not decrease for some rounds,
+only the last of them is corrected until it does (Murty's rule: Portugal, Júdice and Vicente 1994). If there
 are too many for that, the step is returned as not settled: callers may add to the diagonal of A.
 """
 
@@ -41,23 +41,23 @@ Sides: TypeAlias = npt.NDArray[np.int8]
 
 @dataclass(frozen=True)
 class ElasticSettings:
-    """What tunes `ElasticModel.step`.
+    """Settings of `ElasticModel.step`.
 
     Attributes
     ----------
     at_once
-        Constraints that join the program at once: more make it slow, fewer need more rounds.
+        Number of constraints that join the program together: more make it slow, fewer need more rounds.
     rounds
         How often constraints join or faces are corrected.
     patience
-        Rounds in which all coordinates are corrected at once though errors do not get fewer.
+        Rounds in which all coordinates are corrected together though the errors do not decrease.
     slack
-        Violations that do not count. Of two opposite constraints both could have any multiplier; so little
-        slack leaves one of them with none.
+        Violations that are ignored. Two opposite constraints could both have any multiplier; with this slack
+        one of them has none.
     binding
-        Multipliers that are larger, in units of the penalty, leave their constraint in the program.
+        Constraints with larger multipliers, in units of the penalty, stay in the program.
     pulled
-        A face that pulls by no more, in units of 1 + the largest entry of g, does so by rounding alone.
+        A pull of a face up to this, in units of 1 + the largest entry of g, is a rounding error.
     """
 
     at_once: int = 100
@@ -84,9 +84,9 @@ class Step:
     kink_multipliers : (K,)
         Of the kinks.
     bound_push : (n,)
-        Multipliers of upper bounds less those of lower bounds: what the faces add to the gradient.
+        Multipliers of upper bounds minus those of lower bounds: the faces' contribution to the gradient.
     settled
-        Whether the step is the minimum; otherwise it is a point within the bounds.
+        Whether the step is the minimum; otherwise it is some point within the bounds.
     """
 
     p: Floats
@@ -97,13 +97,13 @@ class Step:
 
     @property
     def faces(self) -> Sides:
-        """Which coordinates faces hold back: 1 upper, −1 lower ones, 0 none."""
+        """Coordinates that faces hold: 1 for upper, −1 for lower ones, 0 for none."""
         return np.sign(self.bound_push).astype(np.int8)
 
 
 @dataclass(frozen=True, eq=False)
 class ElasticModel:
-    """The step's model with A factored; constraints' values may change without factoring again.
+    """The step's model with A factored; constraints' values may change without a new factorization.
 
     Parameters
     ----------
@@ -114,15 +114,15 @@ class ElasticModel:
     rows : (m, n)
         The C_i.
     kinks
-        Those that are spelled out.
+        The explicit kinks.
     penalty
-        Of a unit of violation.
+        Penalty of a unit of violation.
     bounds
-        Of the step; p = 0 is within.
+        Bounds of the step; p = 0 is within them.
     gap
         Duality gap at which programs may end.
     faces
-        A guess of which coordinates end on faces; None if nothing is known.
+        A guess of the coordinates on faces; None if nothing is known.
     """
 
     factor: Factored
@@ -144,8 +144,8 @@ class ElasticModel:
         rounding = SETTINGS.pulled * (1 + np.abs(self.gradient).max(initial=0.0))
         for rounds_left in reversed(range(SETTINGS.rounds)):
             check_clock()
-            # 1. The program in the multipliers of some constraints and all kinks, and the step that they
-            # make.
+            # 1. The program in the multipliers of some constraints and all kinks, and the step that follows
+            # from them.
             joined = self._joined(active, faces)
             dual = best_multipliers(
                 joined.gram,
@@ -159,12 +159,12 @@ class ElasticModel:
             multipliers[:] = 0.0
             multipliers[active], kink_multipliers = np.split(dual, [active.size])
             p = joined.start + joined.pushes @ dual
-            # 2. What faces must add to the gradient of the model at p, to make it 0 where p lies on them.
+            # 2. The forces of faces that make the gradient of the model at p vanish there.
             push = np.zeros(p.size)
             if faces.any():
                 slope = self.gradient + self.factor.times(p) + multipliers @ self.rows
                 push = np.where(faces != 0, -slope - kink_multipliers @ self.kinks.rows, 0.0)
-            # 3. Correct the guess of faces: all errors at once, or the last if they do not get fewer.
+            # 3. Correct the guess of faces: all errors together, or the last if they do not decrease.
             corrected = self._corrected(faces, p, push, rounding)
             wrong = np.flatnonzero(corrected != faces)
             patience = SETTINGS.patience if wrong.size < fewest else max(patience - 1, 0)
@@ -177,7 +177,7 @@ class ElasticModel:
             faces = faces.copy()
             fixed = wrong if patience else wrong[-1:]
             faces[fixed] = corrected[fixed]
-            # 4. The constraints that the step violates most join those that bind.
+            # 4. Add the constraints that the step violates most to the active ones.
             violated = np.flatnonzero(excess > SETTINGS.slack)
             worst = np.sort(violated[np.argsort(-excess[violated])[: SETTINGS.at_once]])
             active = np.union1d(np.flatnonzero(multipliers > SETTINGS.binding * self.penalty), worst)
@@ -186,30 +186,30 @@ class ElasticModel:
 
     @cached_property
     def _pinned(self) -> Bools:
-        """Which coordinates have no choice."""
+        """Coordinates with equal bounds."""
         return np.asarray(self.bounds.low == self.bounds.high)
 
     def _corrected(self, faces: Sides, p: Floats, push: Floats, rounding: float) -> Sides:
-        """Return the faces that a step p leaves, or is pushed back by."""
+        """Return the faces after a step p that leaves some of them or is pushed back by others."""
         above, below = p > self.bounds.high + SETTINGS.slack, p < self.bounds.low - SETTINGS.slack
         held = self._pinned | (faces * push >= -rounding)
         outside = above.astype(np.int8) - below.astype(np.int8)
         return np.where(faces == 0, outside, np.where(held, faces, 0)).astype(np.int8)
 
     def _first_faces(self) -> Sides:
-        """Return those of the last step, or else the guess; coordinates without a choice are held."""
+        """Return the faces of the last step, or else the guess; coordinates with equal bounds are held."""
         bounds, gradient = self.bounds, self.gradient
         if self._last_held:
             guess = next(iter(self._last_held.values())).faces
         elif self.faces is not None:
             guess = self.faces
-        else:  # those that a step against the gradient would leave at once
+        else:  # those that a step against the gradient would leave immediately
             up, down = (bounds.high == 0) & (gradient < 0), (bounds.low == 0) & (gradient > 0)
             guess = up.astype(np.int8) - (down & ~up)
         return np.where(self._pinned, np.int8(1), guess)
 
     def _joined(self, active: Ints, faces: Sides) -> _Joined:
-        """Return some rows with what they push at; a correction of a step mostly needs the same again."""
+        """Return some rows with their effects; cached, as a correction of a step mostly needs the same."""
         key = active.tobytes(), faces.tobytes()
         if key not in self._last_joined:
             rows, held = np.vstack([self.rows[active], self.kinks.rows]), self._held(faces)
@@ -236,7 +236,7 @@ class ElasticModel:
 
 
 class _Held(NamedTuple):
-    """Which coordinates lie on faces, the others F, factors of A there, and the step without constraints."""
+    """Coordinates on faces, the others F, factors of A there, and the step without constraints."""
 
     faces: Sides
     free: Ints
@@ -245,7 +245,7 @@ class _Held(NamedTuple):
 
 
 class _Joined(NamedTuple):
-    """What rows C of constraints and kinks bring: ``−A_FF⁻¹C_Fᵀ``, ``C_F A_FF⁻¹C_Fᵀ`` and ``C start``."""
+    """Effects of rows C of constraints and kinks: ``−A_FF⁻¹C_Fᵀ``, ``C_F A_FF⁻¹C_Fᵀ`` and ``C start``."""
 
     start: Floats
     pushes: Floats

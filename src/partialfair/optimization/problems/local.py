@@ -1,27 +1,27 @@
-"""A problem near a point: derivatives, and one by one where the functions f_i = f⁺_i − f⁻_i bend upwards.
+"""A problem near a point: derivatives, and explicit kinks at which f_i = f⁺_i − f⁻_i bends upwards.
 
-The f⁺ of a ramp are piecewise linear with a kink for every score and threshold, and optima sit on many of
-them at once. To a Newton model a kink is a wall that it cannot see; spelled out, it is one more row of the
-quadratic program: ``f⁺_i(x + d) ≥ f⁺_i(x) + ⟨∇f⁺_i(x), d⟩ + Σ_s shares[s, i] max(0, ⟨rows_s, d⟩ − gaps_s)``,
-with equality as long as d passes no other kink.
+The f⁺ of a ramp are piecewise linear with a kink for every score and threshold, and optima lie on many of
+them. A Newton model does not see kinks, so they are added to the quadratic program as rows:
+``f⁺_i(x + d) ≥ f⁺_i(x) + ⟨∇f⁺_i(x), d⟩ + Σ_s shares[s, i] max(0, ⟨rows_s, d⟩ − gaps_s)``, with equality as
+long as d passes no other kink.
 
-**What stands in both parts is cancelled first.** A kink of an atom that f⁺ and f⁻ have in common is none of
-f. If f⁺ alone is looked at, its slope there may be chosen freely while that of f⁻ stays: any push along the
-kink can be made up for, and a point from which f falls looks stationary. With a the atoms::
+**Terms in both parts are cancelled first.** A kink of an atom that f⁺ and f⁻ have in common is not a kink of
+f. If f⁺ alone is considered, its slope there may be chosen freely while that of f⁻ is fixed: the choice can
+balance any force along the kink, and a point from which f decreases looks stationary. With a the atoms::
 
     f = Σ c · max(pieces) − Σ c' · max(pieces')
       ≤ Σ c · max(pieces) − ⟨N, a⟩ − constant        N: the highest of pieces' at x; it touches f there
       = max over choices J of pieces:  ⟨P_J − N, a⟩ + constant_J
       ≤ max over choices J of pieces:  ⟨(P_J − N)⁺, a⟩ − ⟨(N − P_J)⁺, tangents of a at x⟩ + constant_J
 
-The last line is convex and touches f at x. So at a local minimum x minimises that, too, and its kinks are all
-that is needed: those of atoms with shares ``(P_J − N)⁺``, J being the highest pieces, and one where another
-piece takes over, *beyond* which shares are those of another J. Cancelling in each J by itself matters: in
-``max(B, A − α) − B`` nothing stands in both parts throughout, but while B is the highest piece the function
-is 0. The line is no larger than f⁺ less the tangent of f⁻, so what is proven with it holds for that as well.
+The last line is convex and touches f at x. So a local minimum x also minimizes it, and its kinks are all that
+is needed: those of atoms with shares ``(P_J − N)⁺``, where J are the highest pieces, and one where another
+piece becomes the highest, *beyond* which shares are those of another J. Each J must be cancelled separately:
+in ``max(B, A − α) − B`` nothing is in both parts throughout, but while B is the highest piece the function is
+0. The line is at most f⁺ minus the tangent of f⁻, so a proof with it is valid for that as well.
 
-If several maxima of one function are close to a tie, each changes the shares as if it were alone. That is
-exact unless they have atoms in common, and then no more than what f⁺ gains.
+If several maxima of one function are nearly tied, each changes the shares as if it were alone. That is exact
+unless they have atoms in common, and then at most the increase of f⁺.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     from partialfair.optimization.problems.constrained import ProblemPoint
 
 _TIE = 0.05
-"""Pieces of a maximum that are at most so much lower, on the scale of gaps, count as kinks."""
+"""Pieces of a maximum that are lower by at most this, on the scale of gaps, count as kinks."""
 _MORE_BEFORE_MERGING = 20
-"""Kinks of equal rows of the data are joined into one: so many times the limit may be found before that."""
+"""Kinks of equal rows of the data are joined; before that, this multiple of the limit is allowed."""
 
 
 @dataclass(frozen=True, eq=False)
 class Local:
-    """A problem near a point, to first order, and its Lagrangian to second.
+    """A problem near a point: first derivatives, and second derivatives of its Lagrangian.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Local:
         Elements of all ``∂f⁺_i(x) − ∂f⁻_i(x)``.
     convex, concave
         Hessians of ``f⁺_0 + Σ λ_i f⁺_i`` and of ``f⁻_0 + Σ λ_i f⁻_i``, smoothed over kinks; None if the
-        latter is 0. A remembered Hessian, of their difference, stands in the place of the first.
+        latter is 0. A remembered Hessian, of their difference, replaces the first.
     """
 
     gradient: Floats
@@ -77,7 +77,7 @@ class MergedKinks:
     positions: Ints
 
     def averages(self, values: Floats, n_kinks: int) -> Floats:
-        """Return averages, by weight, of what belongs to kinks of atoms; 1 for kinks of maxima."""
+        """Return weighted averages over the kinks of atoms in each kink; 1 for kinks of maxima."""
         totals = np.bincount(self.positions, self.kinks.weights, n_kinks)
         sums = np.bincount(self.positions, self.kinks.weights * values, n_kinks)
         return np.divide(sums, totals, out=np.ones(n_kinks), where=totals > 0)
@@ -85,16 +85,16 @@ class MergedKinks:
 
 @dataclass(frozen=True, eq=False)
 class Interplay:
-    """By how much a tangent with kinks differs from the sum of what each of them adds alone.
+    """The difference between a tangent with kinks and the sum of their separate terms.
 
     Attributes
     ----------
     ratios : (K,)
-        By what each kink must be multiplied.
+        Factors of the kinks.
     slope : (n,)
-        What must be added to the slope.
+        Term to add to the slope.
     loss
-        What must be added to the sum of gaps; it may be less than 0.
+        Term to add to the sum of gaps; it may be negative.
     """
 
     ratios: Floats
@@ -103,7 +103,7 @@ class Interplay:
 
     @classmethod
     def none(cls, n_kinks: int, n: int) -> Interplay:
-        """Return that of kinks that simply add up."""
+        """Return the interplay of kinks whose terms add up."""
         return cls(np.ones(n_kinks), np.zeros(n), 0.0)
 
 
@@ -114,22 +114,23 @@ class Kinks:
     Attributes
     ----------
     rows : (K, n)
-        Their directions, away from the side on which x lies.
+        Directions that point away from the side on which x lies.
     gaps : (K,)
-        How far x is from them, at least 0, in units of the rows.
+        Distances of x from them, at least 0, in units of the rows.
     shares : (K, m)
-        By how much each enters each function.
+        Coefficient of each kink in each function.
     beyond : (K, K)
-        How much more, or less, of a kink (row) there is beyond another (column), where a maximum passes to
-        another piece, per unit of the share of that.
+        Change of a kink (row) beyond another (column), where a maximum switches to another piece, per unit of
+        the share of that.
     keys : (K,)
         Names by which two sets of kinks near the same point can be compared.
     borders : (K,)
-        Names of the borders of tops that kinks belong to, −1 for none.
+        Names of the borders of tops to which kinks belong, −1 for none.
     amounts, backs : (K,)
-        What a kink changes above its border, and what it can do to the other side: see below.
+        The change that a kink makes above its border, and the change that it can make to the other side: see
+        below.
     merged
-        The kinks of atoms that they were merged from; None if there are none, or after kinks were joined.
+        The kinks of atoms from which they were merged; None if there are none, or after kinks were joined.
 
     With ``h = ⟨rows, d⟩ − gaps``, kinks of a border add the largest ``Σ_s ν_s h_s`` over ``−backs ≤ ν ≤ 1``
     with ``Σ_s amounts_s ν_s = 0``, which is ``min_θ Σ_s max(z_s, −backs_s z_s)``, ``z = h − amounts θ``.
@@ -152,22 +153,22 @@ class Kinks:
         return cls(rows, gaps, shares, beyond, keys, np.full(gaps.size, -1), nothing, nothing)
 
     def with_interplay(self, interplay: Interplay) -> Kinks:
-        """Return these kinks multiplied by their ratios."""
+        """Return these kinks multiplied by the ratios of their interplay."""
         ratios = interplay.ratios
         return replace(self, rows=ratios[:, None] * self.rows, gaps=ratios * self.gaps)
 
     @cached_property
     def balance(self) -> Floats:
-        """What multipliers must balance, (n_borders, K): amounts, in units of the largest of a border."""
+        """Coefficients of the balance of multipliers, (n_borders, K): amounts, scaled by border."""
         names = np.unique(self.borders[self.borders >= 0])
         amounts = np.where(self.borders == names[:, None], self.amounts, 0.0)
         return np.asarray(amounts / np.abs(amounts).max(axis=1, initial=0.0)[:, None])
 
     def gains(self, step: Floats) -> Floats:
-        """By how much the functions exceed their tangents at ``x + step``: (m,)."""
+        """Return the excess of the functions over their tangents at ``x + step``: (m,)."""
         heights = self.rows @ step - self.gaps
         for amounts_of_all in self.balance:
-            # The θ of one border: the sum falls at first, and its slope jumps by so much at each level.
+            # The θ of one border: the sum decreases at first, and its slope jumps at each level.
             here = np.flatnonzero(amounts_of_all)
             amounts, backs = amounts_of_all[here], self.backs[here]
             levels = heights[here] / amounts
@@ -181,7 +182,7 @@ class Kinks:
         return np.asarray(np.maximum(heights, -self.backs * heights) @ self.shares)
 
     def joined(self, other: Kinks) -> Kinks:
-        """Return these and the others that are not among them."""
+        """Return the union with other kinks."""
         new = ~np.isin(other.keys, self.keys)
         keys = np.concatenate([self.keys, other.keys[new]])
         beyond = np.zeros((keys.size, keys.size))
@@ -197,7 +198,7 @@ class Kinks:
 
 
 def no_kinks(n: int, m: int) -> Kinks:
-    """Return none, of m functions of n variables."""
+    """Return an empty set of kinks, of m functions of n variables."""
     return Kinks.alone(
         np.empty((0, n)), np.empty(0), np.empty((0, m)), np.empty((0, 0)), np.empty(0, dtype=np.int64)
     )
@@ -225,7 +226,7 @@ def find_kinks(
         search = KinkSearch(
             problem.bank,
             point.theta,
-            # Atoms of which f has more in f⁺ than in f⁻, here or beyond a maximum's tie.
+            # Atoms with a larger coefficient in f⁺ than in f⁻, here or beyond a maximum's tie.
             positive_part(net[wanted]).sum(axis=0) + np.maximum(ties.net(net), 0.0).sum(axis=0),
             np.zeros(point.theta.size) if towards is None else towards.theta - point.theta,
             reach,
@@ -256,15 +257,15 @@ def _join_kinks(
     n_kinks = kinks.atoms.size
     if n_kinks > limit:
         return None
-    # Directions in (w, θ), scaled by how much the slope jumps. They point to the other side of the kink than
-    # that on which the point lies; those on a border itself to the side where they have more room.
+    # Directions in (w, θ), scaled by the jump of the slope. They point to the side of the kink on which the
+    # point does not lie; for kinks on a border, to the side with more room.
     rows, free = np.zeros((n_kinks, n)), np.flatnonzero(kinks.thresholds >= 0)
     n_params = directions.shape[1]
     rows[:, :n_params] = directions
     rows[free, n_params + kinks.thresholds[free]] = -1
     falls = np.where(kinks.borders >= 0, kinks.amounts < 0, kinks.residuals > 0)
     rows = (np.where(falls, -1.0, 1.0) * kinks.weights)[:, None] * rows
-    # Shares (P_J − N)⁺ of the highest pieces J, and by how much those of a piece beyond a tie differ.
+    # Shares (P_J − N)⁺ of the highest pieces J, and the differences to those of a piece beyond a tie.
     here = positive_part(net)
     changes = (np.maximum(ties.net(net), 0.0) - dense_rows(here, ties.functions)) / ties.factors[:, None]
     beyond = np.zeros((n_kinks + n_ties, n_kinks + n_ties))
@@ -283,8 +284,8 @@ def _join_kinks(
 
 
 def _merge_equal_rows(kinks: AtomKinks, directions: Floats) -> tuple[AtomKinks, Floats, Ints]:
-    """Return kinks with those of equal rows of the data joined into one, heavier kink, and its position."""
-    # Any projection of the rows brings equal ones together, where scores alone do not.
+    """Return kinks with those of equal rows of the data joined into one, and the position of each."""
+    # A projection of the rows identifies equal ones, which scores alone do not.
     projected = directions @ np.sin(1.0 + np.arange(directions.shape[1]))
     order = np.lexsort((projected, kinks.residuals, kinks.border_keys, kinks.atoms))
     if not order.size:

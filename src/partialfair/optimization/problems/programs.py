@@ -1,12 +1,12 @@
 """Convex quadratic programs, solved by PIQP, and by Clarabel where PIQP is missing or fails.
 
-Every program that is solved exactly goes through here: the dense ones in multipliers (`best_multipliers`), to
-which every step and every KKT certificate comes down, and the sparse ones of `partialfair.postprocessing`.
-Both solvers are interior-point methods; PIQP comes first because it is several times as fast on programs of
-these sizes.
+Every program that is solved exactly is solved here: the dense ones in multipliers (`best_multipliers`), to
+which every step and every KKT certificate leads, and the sparse ones of `partialfair.postprocessing`. Both
+solvers are interior-point methods; PIQP comes first because it is several times as fast on programs of these
+sizes.
 
-Our dense programs are hard in one way: their Gram matrices mostly do not have full rank. DAQP and ProxQP,
-which were tried for the second place, often ran out of iterations on them, and DAQP has no sparse programs.
+The dense programs are hard in one way: their Gram matrices mostly do not have full rank. DAQP and ProxQP, the
+other candidates for the second solver, often ran out of iterations on them, and DAQP has no sparse programs.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Matrix: TypeAlias = Any
 """An array, or a sparse matrix of SciPy."""
 
 _INFINITY = 1e30
-"""What PIQP reads as no bound."""
+"""The value by which PIQP represents a missing bound."""
 _RANK = 1e-13
-"""Eigenvalues that are smaller, relative to the largest, are rounding errors of a Gram matrix."""
+"""Eigenvalues that are smaller than this, relative to the largest, are rounding errors of a Gram matrix."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class QuadraticProgram:
     equal : (k, n), or None
         Rows whose value is 0.
     low, high : (n,), or None
-        Bounds of x, infinite where there is none; a program has both or neither.
+        Bounds of x, infinite for a missing one; a program has both or neither.
     """
 
     hessian: Matrix
@@ -61,7 +61,7 @@ class QuadraticProgram:
 
 @dataclass(frozen=True)
 class Tolerances:
-    """When a solver may end.
+    """Tolerances at which a solver may end.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Tolerances:
     gap_absolute, gap_relative
         Of the duality gap.
     max_iter
-        Iterations after which PIQP returns what it has, which is mostly good.
+        Iterations after which PIQP returns its last point, which is mostly good.
     """
 
     absolute: float
@@ -82,7 +82,7 @@ class Tolerances:
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """A solution, with its multipliers ≥ 0; those that belong to no row or bound are 0.
+    """A solution with its multipliers ≥ 0; the multiplier of a missing row or bound is 0.
 
     Attributes
     ----------
@@ -99,14 +99,15 @@ class Optimum:
 
 
 def solve_program(program: QuadraticProgram, tolerances: Tolerances) -> Optimum | None:
-    """Return a solution by the first solver that is installed and does not give up; None if all of them do.
+    """Return a solution by the first installed solver that does not fail; None if all of them do.
 
     Parameters
     ----------
     program
         It has a solution: x = 0 is feasible, and the objective is bounded below.
     tolerances
-        When a solver may end. What comes near to them is returned as well: it is for the caller to check.
+        Tolerances of the solver. Results that nearly satisfy them are returned as well, so callers must
+        check.
 
     Raises
     ------
@@ -132,7 +133,7 @@ def solve_program(program: QuadraticProgram, tolerances: Tolerances) -> Optimum 
 
 
 def solve_by_piqp(program: QuadraticProgram, tolerances: Tolerances) -> Optimum | None:
-    """Solve a program by PIQP, which is dense or sparse as the Hessian is."""
+    """Solve a program by PIQP, dense or sparse like the Hessian."""
     import piqp
     from scipy.sparse import issparse
 
@@ -152,7 +153,7 @@ def solve_by_piqp(program: QuadraticProgram, tolerances: Tolerances) -> Optimum 
     try:
         solver.setup(program.hessian, program.linear, *equal, *rows, *bounds)
         status = solver.solve()
-    except (RuntimeError, ValueError, TypeError):  # whatever its C++ raises
+    except (RuntimeError, ValueError, TypeError):  # errors of its C++ code
         return None
     result = solver.result
     if status not in (piqp.PIQP_SOLVED, piqp.PIQP_MAX_ITER_REACHED) or not np.isfinite(result.x).all():
@@ -165,7 +166,7 @@ def solve_by_clarabel(program: QuadraticProgram, tolerances: Tolerances) -> Opti
     """Solve a program by Clarabel, in the form ``A x + s = b``, s = 0 for equalities and s ≥ 0 for the rest.
 
     Rounding gives singular Gram matrices small negative eigenvalues, at which Clarabel stops too early. So a
-    dense Hessian is written as ``L Lᵀ`` without them, with variables ``v = Lᵀ x`` of its own:
+    dense Hessian is written as ``L Lᵀ`` without them, with additional variables ``v = Lᵀ x``:
     ``½ xᵀ hessian x = ½ ‖v‖²``.
     """
     import clarabel
@@ -180,7 +181,7 @@ def solve_by_clarabel(program: QuadraticProgram, tolerances: Tolerances) -> Opti
     if not issparse(hessian):
         try:
             values, vectors = np.linalg.eigh(hessian)
-        except np.linalg.LinAlgError:  # the Hessian holds infinities, or no numbers
+        except np.linalg.LinAlgError:  # the Hessian has infinite or missing entries
             return None
         positive = values > _RANK * values[-1]
         root, hessian = vectors[:, positive] * np.sqrt(values[positive]), csc_matrix((n, n))
@@ -207,7 +208,7 @@ def solve_by_clarabel(program: QuadraticProgram, tolerances: Tolerances) -> Opti
         cones,
         settings,
     ).solve()
-    # It is enough to be near: `InsufficientProgress` mostly means that rounding leaves no better point.
+    # A nearly solved program is enough: `InsufficientProgress` mostly means that rounding prevents better.
     good = ("Solved", "AlmostSolved", "InsufficientProgress", "MaxIterations")
     x, duals = np.array(solution.x), np.nan_to_num(solution.z)
     if str(solution.status) not in good or not np.isfinite(x).all():
@@ -222,35 +223,35 @@ SOLVERS: dict[str, Callable[[QuadraticProgram, Tolerances], Optimum | None]] = {
     "piqp": solve_by_piqp,
     "clarabel": solve_by_clarabel,
 }
-"""By package, in the order in which they are tried.
+"""Solvers by package, in the order in which they are tried.
 
-They return None where they give up, and raise ImportError if their package cannot be imported.
+They return None if they fail, and raise ImportError if their package cannot be imported.
 """
 
 
 STEP_GAP, WITNESS_GAP = 1e-8, 1e-9
-"""Duality gaps of programs: steps are evaluated by what they achieve, but a witness has the root of its gap
-as a residual, and that of 1e-8 is as large as the usual tolerance."""
+"""Duality gaps of programs: steps are evaluated by their result, but the root of a witness's gap is a
+residual, and that of 1e-8 is as large as the usual tolerance."""
 
 
 @dataclass(frozen=True)
 class MultiplierSettings:
-    """What tunes `best_multipliers`.
+    """Settings of `best_multipliers`.
 
     Attributes
     ----------
     tolerances
-        When a solver may end; below an absolute 1e-10 PIQP stalls.
+        Tolerances of the solver; PIQP stalls below an absolute 1e-10.
     infinity
-        Upper bounds that are larger are none.
+        Larger upper bounds count as missing.
     rounds
         How often the set of active constraints is corrected.
     dependent
         Reciprocal condition of a system that has more than one solution, up to rounding.
     same
-        Multipliers that are so near to their bound, relative to it, are on it.
+        Multipliers within this relative distance of their bound are on it.
     rounding
-        What the exact solution on the active constraints may violate, relative to the largest entries.
+        Largest violation by the exact solution on the active constraints, relative to the largest entries.
     """
 
     tolerances: Tolerances = Tolerances(
@@ -267,14 +268,14 @@ SETTINGS = MultiplierSettings()
 
 
 class Borders(NamedTuple):
-    """What kinks of borders ask of multipliers: see `partialfair.optimization.problems.local`.
+    """Conditions of kinks at borders on multipliers; see `partialfair.optimization.problems.local`.
 
     Attributes
     ----------
     backs : (K,)
         How far each may go back, in units of how far it may go.
     balance : (n_borders, K)
-        Sums that are 0.
+        Coefficients of sums that are 0.
     """
 
     backs: Floats
@@ -298,11 +299,11 @@ def best_multipliers(
     gap: float = STEP_GAP,
     borders: Borders | None = None,
 ) -> Floats:
-    """Return the maximiser z of ``⟨linear, z⟩ − ½ zᵀ gram z``, the dual of a program in many parameters.
+    """Return the maximizer z of ``⟨linear, z⟩ − ½ zᵀ gram z``, the dual of a program in many parameters.
 
     ``z = (λ, ν)`` with ``0 ≤ λ ≤ upper`` for constraints and ``0 ≤ ν ≤ room = shares · λ + beyond · ν`` for
     kinks. Some may go back as well, ``−backs · room ≤ ν``, and those that belong to a border balance:
-    ``balance · ν = 0``. z is clipped into its bounds, so that it is a witness however it was found.
+    ``balance · ν = 0``. z is clipped to its bounds, so it is a witness however it was found.
 
     Parameters
     ----------
@@ -313,13 +314,13 @@ def best_multipliers(
     shares : (K, m)
         Bounds of ν by λ.
     beyond : (K, K)
-        And by those ν whose own rows are 0; see `partialfair.optimization.problems.local`.
+        Bounds of ν by those ν whose own rows are 0; see `partialfair.optimization.problems.local`.
     upper : (m,)
         Bounds of λ.
     gap
         Duality gap at which the solver may end.
     borders
-        Of kinks, if they have any.
+        Borders of kinks, if they have any.
     """
     n_kinks, m = shares.shape
     if m == 0:
@@ -340,11 +341,11 @@ def best_multipliers(
     )
     optimum = solve_program(program, replace(SETTINGS.tolerances, gap_absolute=gap))
     if optimum is None:
-        return np.zeros(m + n_kinks)  # a witness, too, of little
+        return np.zeros(m + n_kinks)  # also a witness, with weak residuals
     z = optimum.x
     z[:m] = np.clip(z[:m], 0.0, upper)
-    # An interior solution gives all constraints a little of a multiplier, and together that is a residual.
-    # What is active in it is guessed from that, and solving for it tells what is not.
+    # An interior solution gives all constraints small multipliers, which together are a residual. The active
+    # constraints are guessed from it, and the exact solution with these corrects the guess.
     finite = np.flatnonzero(upper < SETTINGS.infinity)
     rows = np.vstack([np.eye(m + n_kinks)[finite], bounded])
     active_set = _ActiveSet(gram, linear, rows, np.concatenate([upper[finite], heights]), equal, free)
@@ -357,7 +358,7 @@ def best_multipliers(
     for _ in range(2):  # first those that bound others
         room = np.maximum(shares @ z[:m] + beyond @ z[m:], 0.0)
         z[m:] = np.clip(z[m:], -backs * room, room)
-    for amounts in balance:  # the heavier side of a border is made smaller until it balances
+    for amounts in balance:  # reduce the heavier side of a border until it balances
         flows = amounts * z[m:]
         up, down = flows[flows > 0].sum(), -flows[flows < 0].sum()
         if up != down:
@@ -381,12 +382,12 @@ class _ActiveSet:
     free: Bools
 
     def solve(self, positive: Bools, active: Bools) -> Floats | None:
-        """Return the exact solution; None if the guess does not lead to it, or if many are best.
+        """Return the exact solution; None if the guess does not lead to it, or if it is not unique.
 
         Parameters
         ----------
         positive, active
-            A guess of which entries are positive, and which limits hold with equality.
+            A guess of the positive entries, and of the limits that hold with equality.
         """
         largest_wrong = SETTINGS.rounding * (1 + np.abs(self.linear).max())
         for _ in range(SETTINGS.rounds):
@@ -405,15 +406,15 @@ class _ActiveSet:
         return None
 
     def _stationary_point(self, positive: Bools, active: Bools) -> tuple[Floats, Floats, Floats] | None:
-        """Return z, multipliers of limits and of sums, given what is active; None if that does not tell."""
+        """Return z and multipliers of limits and sums for an active set; None if they are not determined."""
         z, duals, equal_duals = np.zeros(positive.size), np.zeros(active.size), np.zeros(len(self.equal))
-        balanced = self.equal[:, positive].any(axis=1)  # sums of nothing are 0 anyway
+        balanced = self.equal[:, positive].any(axis=1)  # empty sums are 0 anyway
         rows = np.vstack([self.rows[np.ix_(active, positive)], self.equal[np.ix_(balanced, positive)]])
         n, n_active = int(positive.sum()), len(rows)
         if n_active > n:
             return None
         if n:
-            # [[gram, rowsᵀ], [rows, 0]] of what is not 0, by LU with an estimate of its condition.
+            # [[gram, rowsᵀ], [rows, 0]] of the nonzero entries, by LU with an estimate of its condition.
             system = np.zeros((n + n_active, n + n_active))
             system[:n, :n] = self.gram[np.ix_(positive, positive)]
             system[:n, n:], system[n:, :n] = rows.T, rows

@@ -1,8 +1,8 @@
-"""Where scores stand: in their groups by rank, and how much weight has which score.
+"""Ranks of scores in their groups, and the distribution of weight over scores.
 
-A search never indexes rows. It sees scores through `Counts`: in memory those are the scores of all rows
-(`WeightedScores`), elsewhere they may be merged. Constraints are tied to `Cells`: rows in memory, elsewhere
-all rows of one group and label together.
+A search never accesses rows. It sees scores through `Counts`: in memory these are the scores of all rows
+(`WeightedScores`), elsewhere they may be merged. Constraints apply to `Cells`: rows in memory, elsewhere all
+rows of one group and label together.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Gap = TypeVar("Gap", covariant=True)
 
 
 class Scale(NamedTuple):
-    """How large scores are.
+    """Statistics of the size of scores.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Scale(NamedTuple):
 
 
 class ExactMetric(Protocol[Gap]):
-    """A metric of scores, and the rows that it is about."""
+    """A metric of scores for given rows."""
 
     def gap(self, scores: WeightedScores, /) -> Gap:
         """Return the gap of some scores."""
@@ -54,47 +54,47 @@ class ExactMetric(Protocol[Gap]):
 
 
 class Counts(Protocol):
-    """How much weight has which score: what a search knows of a model, wherever the rows lie."""
+    """The distribution of weight over the scores of a model, wherever the rows are stored."""
 
     def gap(self, metric: ExactMetric[Value], /) -> Value:
         """Return an exact gap."""
 
     def ties(self, metrics: Sequence[ExactMetric[Any]], /) -> Floats:
-        """Return the fraction of the weight that the most common score has, and that of equal scores: (2, 2).
+        """Return the fraction of the weight on the most common score, and on tied scores: (2, 2).
 
-        The first row is about all scores, the second about those inside the interval of some metric.
+        The first row is for all scores, the second for those inside the interval of some metric.
         """
 
     @property
     def spread(self) -> float:
         """The weighted interquartile range / 1.349: the standard deviation, if scores are normal.
 
-        Where half of the weight shares one score that is 0, and the standard deviation is returned.
+        If half of the weight has one score, that is 0, and the standard deviation is returned.
         """
 
     @property
     def scale(self) -> Scale:
-        """How large the scores are."""
+        """Statistics of the size of the scores."""
 
     @property
     def weighted(self) -> WeightedScores:
-        """The scores with their weights, for what is computed once a fit."""
+        """The scores with their weights, for computations that are done once per fit."""
 
 
 @dataclass(frozen=True, eq=False)
 class WeightedScores:
     """Scores with their weights, groups and labels: `Counts` in memory.
 
-    Rows of the same score, group and label may be counted as one: weight 2 is the row twice.
+    Rows with the same score, group and label may be merged: a weight of 2 equals two rows.
 
     Attributes
     ----------
     scores, weights : (n,)
-        Scores, and the weight that has them.
+        Distinct or repeated scores, and their weights.
     codes : (n,)
         Groups; −1 for none.
     positive : (n,) or None
-        Labels, where there are any.
+        Labels, if there are any.
     """
 
     scores: Floats
@@ -118,7 +118,7 @@ class WeightedScores:
     def spread(self) -> float:
         """As in `Counts`."""
         scores, weights = self.scores, self.weights
-        quarters = np.array([0.25 - 1e-12, 0.75 - 1e-12])  # sums of weights are rounded
+        quarters = np.array([0.25 - 1e-12, 0.75 - 1e-12])  # below by more than rounding errors of sums
         if np.ptp(weights) == 0:  # nothing has to be sorted
             at = np.maximum(np.ceil(quarters * scores.size).astype(np.int64) - 1, 0)
             low, high = np.partition(scores, at)[at]
@@ -150,7 +150,7 @@ class WeightedScores:
             if not like_the_next.size:
                 return np.array([1 / scores.size, 0.0])
             last_of_runs = np.append(np.flatnonzero(np.diff(like_the_next) > 1), like_the_next.size - 1)
-            members = np.diff(last_of_runs, prepend=-1) + 1  # a run of k has k − 1 that are like the next
+            members = np.diff(last_of_runs, prepend=-1) + 1  # k equal scores have k − 1 equal successors
             return np.asarray(np.array([members.max(), members.sum()]) / scores.size)
         order = np.argsort(self.scores)
         # Weight of each block of equal scores.
@@ -162,10 +162,10 @@ class WeightedScores:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """What a driver knows of a training set apart from features: its rows, or cells of rows.
+    """The data of a training set without its features: for its rows, or for cells of rows.
 
-    A cell holds rows of one group and one label. Constraints are tied to cells: what a cell has of its group
-    is divided among its rows by their weights.
+    A cell contains rows of one group and one label. Constraints apply to cells: the share of a cell in its
+    group is divided among its rows by their weights.
 
     Attributes
     ----------
@@ -174,7 +174,7 @@ class Cells:
     codes : (n,)
         Groups; −1 for none.
     positive : (n,) or None
-        Labels, where there are any.
+        Labels, if there are any.
     squares : (n,) or None
         Sums of their squared weights; None: each cell is one row.
     counts : (n,) or None
@@ -199,12 +199,12 @@ class Cells:
 
 @dataclass(frozen=True, eq=False)
 class SortedRanks:
-    """Ranks in sorted arrays; a group is sorted when it is first needed.
+    """Ranks in sorted arrays; a group is sorted on first use.
 
     Parameters
     ----------
     scores : (n,)
-        Of all rows.
+        Scores of all rows.
     members
         Their groups and shares.
     """
@@ -214,15 +214,15 @@ class SortedRanks:
     _sorted: dict[int, tuple[Floats, Floats]] = field(default_factory=dict, init=False, repr=False)
 
     def at(self, group: int, ranks: Floats) -> Floats:
-        """Return the scores at which shares ``ranks`` of a group have been passed from the top."""
+        """Return the scores at which fractions ``ranks`` of a group are passed from the top."""
         scores, passed = self._descending(group)
         if not scores.size:
             raise InputError(f"group {group} of a constraint has no members, so it has no scores at any rank")
-        # The first score with which so much has been passed; rounding must not lead beyond the last.
+        # The first score at which this fraction is passed; rounding must not lead beyond the last.
         return scores[np.minimum(np.searchsorted(passed, ranks), scores.size - 1)]
 
     def _descending(self, group: int) -> tuple[Floats, Floats]:
-        """Return a group's scores in descending order, and the shares passed with each."""
+        """Return a group's scores in descending order, and the fractions passed with each."""
         if group not in self._sorted:
             rows = np.flatnonzero(self.members.codes == group)
             scores, shares = self.scores[rows], self.members.shares[rows]

@@ -1,7 +1,7 @@
-"""What problems compute on all rows: values, gradients, expansions, kinks.
+"""The computations of problems on all rows: values, gradients, expansions, kinks.
 
-Formulas in score space meet the model here, in a shard: slopes in the scores become slopes in the parameters,
-by ``Jᵀ``, before they leave it. All answers add up over shards.
+In a shard, formulas in score space are combined with the model: slopes in the scores become slopes in the
+parameters, by ``Jᵀ``. All results add up over shards.
 """
 
 from __future__ import annotations
@@ -73,16 +73,16 @@ class Values:
 
 @dataclass(frozen=True, eq=False)
 class GradientOf:
-    """Gradient of the loss plus ``Σ coefficients · atoms`` in parameters and θ, less that at a reference.
+    """Gradient of the loss plus ``Σ coefficients · atoms`` in parameters and θ, minus that at a reference.
 
     Parameters
     ----------
     bank
         The atoms.
     loss, coefficients, theta
-        Of this point; None leaves the atoms out.
+        For this point; None omits the atoms.
     tangent_loss, tangent_coefficients, tangent_theta
-        Of the reference point, whose gradient *in the scores* is subtracted: a tangent in score space.
+        For the reference point, whose gradient *in the scores* is subtracted: a tangent in score space.
     """
 
     bank: JoinedBank
@@ -109,7 +109,7 @@ class GradientOf:
 
 @dataclass(frozen=True, eq=False)
 class TangentRise:
-    """How much tangents at a reference point rise up to this one: of f⁻_0, (1,), and of all atoms.
+    """The increase of tangents from a reference point to this one: of f⁻_0, (1,), and of all atoms.
 
     ``⟨∂T(s', θ'), (s − s', θ − θ')⟩``, in score space: it needs no Jacobian.
     """
@@ -124,7 +124,7 @@ class TangentRise:
         moves = shard.scores - reference.scores
         slopes = score_gradient(reference, LossParts.SUBTRACTED, self.bank, None, self.theta_reference).scores
         rises = np.zeros(self.bank.n_atoms)
-        # The last entry is that of functions without a θ, whose number is −1.
+        # The last entry is for functions without a θ, whose number is −1.
         theta_moves = np.append(self.theta - self.theta_reference, 0.0)
         for columns in self.bank.columns(reference.scores, shard.data.members, self.theta_reference):
             by_row = np.stack([moves[columns.rows], np.ones(len(columns.values))], axis=1)
@@ -138,7 +138,7 @@ class TangentRise:
 
 
 class Curved(NamedTuple):
-    """A function whose Hessian is wanted: a part of the loss, or none, plus ``Σ coefficients · atoms``."""
+    """A function whose Hessian is needed: a part of the loss, or none, plus ``Σ coefficients · atoms``."""
 
     loss: LossParts
     coefficients: Floats
@@ -146,19 +146,19 @@ class Curved(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Expanded:
-    """The answer of an `Expansion`.
+    """The result of an `Expansion`.
 
     Attributes
     ----------
     gradient : (n_params,)
-        Of the loss in the parameters.
+        Gradient of the loss in the parameters.
     atoms : (n_atoms, n_params + n_theta)
         Subgradients of all atoms.
     blocks
         For each curved function its Hessian in the parameters.
     borders
-        And (n_theta, n_params + n_theta) its second derivatives in thresholds and parameters, and in
-        thresholds and thresholds: a diagonal.
+        For each curved function (n_theta, n_params + n_theta) its second derivatives in thresholds and
+        parameters, and in thresholds and thresholds: a diagonal.
     """
 
     gradient: Floats
@@ -178,9 +178,9 @@ class Expansion:
     bank, theta
         The atoms and their thresholds.
     loss
-        Whose gradient is wanted; NONE leaves out the Jacobian as well.
+        The parts whose gradient is needed; NONE also omits the Jacobian.
     curved
-        Functions whose Hessians are wanted.
+        Functions whose Hessians are needed.
     """
 
     bank: JoinedBank
@@ -194,7 +194,7 @@ class Expansion:
         gradient = np.zeros(n)
         if self.loss is not LossParts.NONE:
             gradient = shard.vjp_vector(score_gradient(shard, self.loss, bank, None, self.theta).scores)
-        # Derivatives of all atoms in (w, θ), then for each function that bends those of its slopes in θ.
+        # Derivatives of all atoms in (w, θ), then of the slopes in θ of each curved function.
         bent = [number for number, function in enumerate(self.curved) if function.coefficients.any()]
         derivatives = np.zeros((bank.n_atoms + len(bent) * n_theta, n + n_theta))
         if self.loss is not LossParts.NONE or (bent and n_theta):
@@ -205,7 +205,7 @@ class Expansion:
                 for outputs, block in zip(columns.outputs, products, strict=True):
                     derivatives[outputs, :n] += block[:, :-1]  # a block has no output twice
                 if columns.thresholds is not None:
-                    # A function of s − θ_j: minus the sum of its slopes in s is its slope in θ_j.
+                    # A function of s − θ_j: its slope in θ_j is minus the sum of its slopes in s.
                     shifted = columns.thresholds >= 0
                     entries = columns.outputs[shifted], n + columns.thresholds[shifted]
                     np.add.at(derivatives, entries, -products[..., -1][shifted])
@@ -217,13 +217,13 @@ class Expansion:
         return Expanded(gradient, atoms, blocks, tuple(borders))
 
     def _hessian(self, shard: Shard, function: Curved) -> BlockMatrix:
-        """Return the Hessian of one function in the parameters: ``Jᵀ diag J``, and what couples scores."""
+        """Return the Hessian of one function in the parameters: ``Jᵀ diag J``, plus couplings of scores."""
         tied = shard.data.objective
         couplings: tuple[Coupling, ...] = ()
         weights: Floats | None = None
         assert function.loss is not LossParts.WHOLE  # a difference has no positive semidefinite Hessian
         for factor, loss in zip(function.loss.value, split_loss(tied.loss), strict=True):
-            if factor and loss is not None:  # one of the two parts at most
+            if factor and loss is not None:  # at most one of the two parts
                 curvature = loss.curvature(shard.scores, tied.targets, tied.shares)
                 weights, couplings = curvature.diagonal, curvature.couplings
         if function.coefficients.any():
@@ -265,7 +265,7 @@ class HessianProduct:
 
 @dataclass(frozen=True, eq=False)
 class KinksOfRows:
-    """Kinks of atoms, and their directions in the parameters, (K, n_params); of so many rows."""
+    """Kinks of atoms, and their directions in the parameters, (K, n_params), with the number of rows."""
 
     kinks: AtomKinks
     directions: Floats
@@ -288,13 +288,13 @@ class KinkSearch:
     bank, theta
         The atoms, which have kinks, and their thresholds.
     wanted : (n_atoms,)
-        Atoms that matter have an entry that is not 0.
+        Relevant atoms have an entry other than 0.
     theta_moves
         Change of the thresholds on the way.
     reach
-        How near, in widths of the surrogate.
+        Largest distance, in widths of the surrogate.
     limit
-        How many, in a shard or in all, are too many.
+        Largest number, in a shard or in total.
     """
 
     bank: JoinedBank
@@ -317,7 +317,7 @@ class KinkSearch:
         directions = shard.linear.rows(kinks.rows)
         between = np.flatnonzero(kinks.others >= 0)
         directions[between] -= shard.linear.rows(kinks.others[between])
-        # Rows are numbered among all, so that kinks of two shards can be told apart.
+        # Rows are numbered among all rows, so that kinks of different shards have different numbers.
         numbered = replace(
             kinks,
             rows=kinks.rows + shard.data.first,
@@ -339,7 +339,7 @@ class KinkSearch:
 class InteractionOfKinks:
     """The `Interaction` of kinks, with its slope in the parameters.
 
-    It is of a bank that is not additive, so there is one shard, whose rows are all rows.
+    Its bank is not additive, so there is one shard with all rows.
 
     Parameters
     ----------

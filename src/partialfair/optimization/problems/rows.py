@@ -1,8 +1,8 @@
 """Rows of the data in blocks, and reductions over them.
 
-A `Reduction` is mapped over all blocks, and its answers are combined into one. What solvers need of a
-problem, its value, gradients and Hessians, are reductions. So the rows may lie in this process, in files or
-on other machines: solvers see answers whose size does not depend on the number of rows.
+A `Reduction` is mapped over all blocks, and its results are combined into one. Everything that solvers need
+from a problem, its value, gradients and Hessians, is a reduction. So the rows may be in this process, in
+files or on other machines: solvers see results whose size does not depend on the number of rows.
 
 ::
 
@@ -12,9 +12,9 @@ on other machines: solvers see answers whose size does not depend on the number 
                             ├─ Shard: scores, objective, members ─ map ─┤  combine, in order
                             └─ Shard: scores, objective, members ─ map ─┘
 
-Sums of numbers depend on the order of the additions by rounding, and a search on an exact metric can amplify
-that. So blocks depend on the model alone, not on the number of threads, and answers are combined in the order
-of the blocks: one fit gives the same model, bit by bit, whatever the number of threads.
+Rounding errors of sums depend on the order of the additions, and a search on an exact metric can amplify
+them. So blocks depend on the model only, not on the number of threads, and results are combined in the order
+of the blocks: a fit gives the same model, bit by bit, for any number of threads.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from partialfair.utils.typing import Floats
 Answer = TypeVar("Answer")
 
 _FEWEST_MEMBERS = 1000
-"""A sample has so many of each group, or all that there are: gaps of fewer would be another problem's."""
+"""Smallest number of rows of each group in a sample, or all of them: with fewer the problem would differ."""
 
 
 class Capability(StrEnum):
-    """What rows can compute; solvers say what they require of it."""
+    """Computations that rows support; solvers state which they require."""
 
     GRADIENT = "gradients"
     JACOBIAN = "Jacobians"
@@ -70,7 +70,7 @@ def check_capabilities(
     *,
     reason: str = "which this model does not give",
 ) -> None:
-    """Raise `InputError` that names the required capabilities that rows do not have, if there are any."""
+    """Raise `InputError` that names the required capabilities that rows lack, if there are any."""
     missing = [str(one) for one in Capability if one in required - rows.capabilities]
     if missing:
         raise InputError(f"{who} needs {listed(missing, len(Capability))}, {reason}{advice}")
@@ -78,16 +78,16 @@ def check_capabilities(
 
 @dataclass(frozen=True, eq=False)
 class ShardRows:
-    """Some rows of the data, whatever the parameters.
+    """Some rows of the data, independent of the parameters.
 
     Attributes
     ----------
     model
-        Scores these rows.
+        The model that scores these rows.
     objective
-        The loss with the rows' targets and shares, which are normalised over all rows.
+        The loss with the rows' targets and shares, which are normalized over all rows.
     members
-        For each bank of atoms the rows' groups, and their shares of all members.
+        For each bank of atoms the groups of the rows, and their shares of all rows of the bank.
     first
         Number of the first row among all.
     """
@@ -105,29 +105,29 @@ class ShardRows:
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """Some rows at parameters w: what one thread or worker sees."""
+    """Some rows at parameters w, as one thread or worker sees them."""
 
     data: ShardRows
     w: Floats
 
     @cached_property
     def scores(self) -> Floats:
-        """Scores of the rows, computed when they are first needed."""
-        # A shard is asked for values, slopes and curvature at one w: its scores are computed once.
+        """Scores of the rows, computed on first use."""
+        # Values, slopes and curvature of a shard at one w use the same scores, which are computed once.
         scores, n_rows = self.data.model.scores(self.w), self.data.objective.targets.size
-        if scores.shape != (n_rows,):  # compiled loops would read beyond its end
+        if scores.shape != (n_rows,):  # compiled loops would read beyond the end of the array
             raise InputError(f"the model must return {n_rows:,} scores, not an array of shape {scores.shape}")
         return scores
 
     @property
     def deployed_scores(self) -> Floats:
-        """Scores as the model's users will compute them: the same but for rounding errors, if they differ."""
+        """Scores as the model's users will compute them; they may differ by rounding errors."""
         deploy = getattr(self.data.model, "deployed_scores", None)
         return self.scores if deploy is None else deploy(self.w, self.scores)
 
     @cached_property
     def losses(self) -> tuple[tuple[float, Floats], tuple[float, Floats] | None]:
-        """Value and slopes in the scores of the loss's convex part, and of what is subtracted, if any."""
+        """Value and slopes in the scores of the loss's convex part, and of the subtracted part, if any."""
         tied = self.data.objective
         plus, minus = split_loss(tied.loss)
         known = self.scores, tied.targets, tied.shares
@@ -153,12 +153,12 @@ class Reduction(Protocol[Answer]):
     """A computation on all rows, shard by shard."""
 
     def map(self, shard: Shard, reference: Shard | None, /) -> Answer:
-        """Return the answer for one shard; ``reference`` has the same rows at other parameters, if given."""
+        """Return the result for one shard; ``reference`` has the same rows at other parameters, if given."""
 
     def combine(self, first: Answer, second: Answer, /) -> Answer:
-        """Return one answer for two, which may be added to the first in place.
+        """Combine two results, the second of which may be added to the first in place.
 
-        The first is about all shards up to some one, the second about the next.
+        The first is for all shards up to some one, the second for the next shard.
         """
 
 
@@ -166,21 +166,21 @@ class ScoredRows(Protocol):
     """All rows at parameters w."""
 
     def reduce(self, *reductions: Reduction[Any], reference: Any = None) -> list[Any]:
-        """Return the answers of some reductions, in one pass over the data.
+        """Return the results of some reductions, in one pass over the data.
 
         Parameters
         ----------
         reductions
-            What to compute.
+            The computations.
         reference
             The same rows at other parameters, if some reduction compares the two.
         """
 
     def ranks(self, bank: int) -> Ranks:
-        """Return where the scores of a bank's members stand in their groups."""
+        """Return the ranks of the scores of a bank's rows in their groups."""
 
     def counts(self) -> Counts:
-        """Return how much weight has which score, for exact metrics."""
+        """Return the distribution of weight over the scores, for exact metrics."""
 
 
 class Rows(Protocol):
@@ -188,37 +188,37 @@ class Rows(Protocol):
 
     @property
     def parameters(self) -> Parameters:
-        """What w is made of."""
+        """Length and parts of w."""
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """What the rows can compute."""
+        """Computations that the rows support."""
 
     def at(self, w: Floats) -> ScoredRows:
         """Return the rows at parameters w; nothing is computed yet."""
 
     def sample(self, size: int, seed: int) -> Sample:
-        """Return about so many rows, which count as if they were all; only if `capabilities` say so."""
+        """Return about this many rows, weighted to represent all; requires `Capability.SAMPLES`."""
 
 
 class Sample(NamedTuple):
-    """Some rows, and the share of all that they are."""
+    """Some rows, and the fraction of all rows that they are."""
 
     rows: Rows
     share: float
 
 
 class TrainingData(Protocol):
-    """A training set, wherever its rows lie."""
+    """A training set, wherever its rows are stored."""
 
     @property
     def cells(self) -> Cells | None:
-        """What constraints are tied to, with numbers of rows and sums of weights: rows, or cells of rows."""
+        """The rows, or cells of rows, to which constraints apply, with their numbers of rows and weights."""
 
     def rows(self, members: tuple[Members, ...] = (), *, additive: bool = True) -> Rows:
-        """Return the rows with the members, among the cells, that each bank of atoms is about.
+        """Return the rows, with the members of each bank of atoms among the cells.
 
-        Formulas that are not sums over rows need all rows in one place; raises `InputError` if they are not.
+        Formulas that are not sums over rows need all rows in one place; otherwise raises `InputError`.
         """
 
 
@@ -242,16 +242,16 @@ class InMemoryRows:
 
     @cached_property
     def parameters(self) -> Parameters:
-        """What w is made of."""
+        """Length and parts of w."""
         return self.shards[0].model.parameters
 
     @cached_property
     def capabilities(self) -> frozenset[Capability]:
         """Gradients; Jacobians and Hessians of linear scores; all rows in one place if that is one shard."""
-        capabilities = {Capability.GRADIENT}  # any differentiable model gives scores and Jᵀv
+        capabilities = {Capability.GRADIENT}  # any differentiable model has scores and Jᵀv
         if all(shard.linear is not None for shard in self.shards):
             capabilities |= {Capability.JACOBIAN, Capability.HESSIAN, Capability.ROWS, Capability.LINEAR}
-        if len(self.shards) == 1:  # losses and constraints of pairs need that
+        if len(self.shards) == 1:  # which pairwise losses and constraints need
             capabilities.add(Capability.WHOLE)
         if self.whole is not None:
             capabilities.add(Capability.SAMPLES)
@@ -271,7 +271,7 @@ class InMemoryRows:
         model: Any = self.whole.model
         objective, n_rows = self.whole.objective, self.whole.objective.shares.size
         chances = np.full(n_rows, min(1.0, size / n_rows))
-        for groups in self.whole.members:  # those of small groups are drawn more often
+        for groups in self.whole.members:  # rows of small groups are drawn with higher probability
             inside = groups.codes >= 0
             counts = np.bincount(groups.codes[inside])
             enough = np.minimum(_FEWEST_MEMBERS / np.maximum(counts, 1), 1.0)
@@ -295,7 +295,7 @@ class InMemoryRows:
 
 @dataclass(frozen=True, eq=False)
 class InMemoryScores:
-    """Rows in this process at some parameters; scores live as long as this object."""
+    """Rows in this process at some parameters; scores are cached in this object."""
 
     rows: InMemoryRows
     shards: tuple[Shard, ...]
@@ -303,12 +303,12 @@ class InMemoryScores:
     def reduce(self, *reductions: Reduction[Any], reference: InMemoryScores | None = None) -> list[Any]:
         """Map the reductions over the shards in threads, and combine in the order of the shards.
 
-        A thread that has finished a shard waits until all shards before it are combined. So there are as many
-        answers as threads at most, and the one into which they are combined: Hessians are large.
+        A thread that has finished a shard waits until all shards before it are combined. So there are at most
+        as many results as threads, plus the combined one: Hessians are large.
         """
         others: Sequence[Shard | None] = [None] * len(self.shards) if reference is None else reference.shards
         totals: list[Any] = []
-        if len(self.shards) == 1:  # small data: turns would cost a tenth of a fit
+        if len(self.shards) == 1:  # for small data, synchronization would take a tenth of a fit
             for reduction in reductions:
                 totals.append(reduction.map(self.shards[0], others[0]))
             return totals
@@ -316,7 +316,7 @@ class InMemoryScores:
         def work(number: int, turns: Turns) -> None:
             nonlocal totals
             answers = [reduction.map(self.shards[number], others[number]) for reduction in reductions]
-            with turns.turn_of(number):  # in the order of the shards, so that sums round in one way only
+            with turns.turn_of(number):  # in the order of the shards, so that rounding is reproducible
                 triples = zip(reductions, totals, answers, strict=True)
                 totals = [one.combine(*two) for one, *two in triples] if number else answers
 
@@ -324,7 +324,7 @@ class InMemoryScores:
         return totals
 
     def ranks(self, bank: int) -> Ranks:
-        """Return where the scores of a bank's members stand."""
+        """Return the ranks of the scores of a bank's rows."""
         codes = self._of_all_rows(lambda shard: shard.data.members[bank].codes)
         shares = self._of_all_rows(lambda shard: shard.data.members[bank].shares)
         return SortedRanks(self._of_all_rows(attrgetter("scores")), Members(codes, shares))
@@ -335,7 +335,7 @@ class InMemoryScores:
         return self.rows.cells.with_scores(self._of_all_rows(attrgetter("deployed_scores")))
 
     def _of_all_rows(self, of_shard: Callable[[Shard], Any]) -> Any:
-        """Return what each shard knows of its rows, as one array; that of one shard is not copied."""
+        """Return the concatenated arrays of all shards; that of a single shard is not copied."""
         if len(self.shards) == 1:
             return of_shard(self.shards[0])
         return np.concatenate(map_in_threads(of_shard, self.shards))
@@ -355,13 +355,13 @@ class Turns:
 
     @contextmanager
     def turn_of(self, number: int) -> Iterator[None]:
-        """Wait until all lower numbers have had their turn."""
+        """Wait until all lower numbers have passed."""
         with self._condition:
             self._condition.wait_for(lambda: self._next == number or self.has_failed)
             if self.has_failed:
                 raise CancelledError
             yield
-            self._next += 1  # not after an error: then all others give up
+            self._next += 1  # not after an error, so that all others give up
             self._condition.notify_all()
 
     def fail(self) -> None:
@@ -372,10 +372,10 @@ class Turns:
 
 
 def in_threads(work: Callable[[int, Turns], None], n_items: int) -> None:
-    """Call ``work`` with 0, 1, ..., n_items − 1, begun in this order, in threads; deadlines hold in all.
+    """Call ``work`` with 0, 1, ..., n_items − 1, started in this order, in threads; deadlines hold in all.
 
-    This thread is one of them: a thread holds on to memory that it has freed, and one that waits would double
-    the memory of the one that works.
+    This thread is one of them: a thread keeps memory that it has freed, so a waiting thread would double the
+    memory of a working one.
     """
     # Threads draw numbers from one iterator, which the interpreter's lock protects.
     numbers, turns = iter(range(n_items)), Turns()
@@ -387,7 +387,7 @@ def in_threads(work: Callable[[int, Turns], None], n_items: int) -> None:
                 if turns.has_failed:
                     return
                 work(number, turns)
-        except CancelledError:  # another thread has the error
+        except CancelledError:  # another thread raises the error
             return
         except BaseException:
             turns.fail()
@@ -421,22 +421,22 @@ def map_in_threads(function: Callable[[Any], Answer], items: Sequence[Any]) -> l
 
 @dataclass(frozen=True)
 class ShardSize:
-    """How many rows a shard has. That must not depend on the number of threads.
+    """Number of rows per shard, which must not depend on the number of threads.
 
     Attributes
     ----------
     entries
-        Entries of the model in a shard at least: fewer are done before a thread has started.
+        Smallest number of entries of the model in a shard: smaller shards end before a thread has started.
     entries_of_many
-        The same if there are more than two shards: each takes time of the interpreter, which threads share.
+        The same with more than two shards: each needs the interpreter, which threads share.
     entries_of_hessian
-        The same for each number of a Hessian, if there are more than two shards: to begin Hessians and to add
-        them up then takes some hundredths of a pass at most.
+        The same for each entry of a Hessian, with more than two shards: initializing and adding Hessians then
+        takes at most a few hundredths of a pass.
     usual_entries
-        Of a row of a model that does not say how many entries it has.
+        Entries per row of a model without that number.
     multiple
-        Rows of all shards but the last are a multiple of this: products of matrices treat rows that are left
-        over at the end in another way, which rounds differently.
+        Rows of all shards but the last are a multiple of this: products of matrices treat the remaining rows
+        in another way, with other rounding errors.
     """
 
     entries: int = 1_000_000
@@ -447,7 +447,7 @@ class ShardSize:
 
     def n_shards(self, n_entries: int, parameters: Parameters) -> int:
         """Return a power of 2, so that 2, 4 or 8 threads have as many shards each."""
-        most = n_entries // self.entries  # shards that are worth a thread's start
+        most = n_entries // self.entries  # shards that justify the start of a thread
         if most > 2:
             of_hessian = self.entries_of_hessian * parameters.n * parameters.block_size
             most = max(2, n_entries // max(self.entries_of_many, of_hessian))
@@ -456,27 +456,28 @@ class ShardSize:
     def slices(self, n_rows: int, n_shards: int) -> list[slice]:
         """Divide rows."""
         multiple = self.multiple if n_rows >= 2 * n_shards * self.multiple else 1
-        # Borders at multiples, but for small data, where shards would be empty.
+        # Borders are multiples, except for small data, where shards would be empty.
         borders = [n_rows * k // n_shards // multiple * multiple for k in range(n_shards)]
         return [slice(first, stop) for first, stop in pairwise([*borders, n_rows])]
 
 
 @dataclass(frozen=True, eq=False)
 class InMemoryData:
-    """A training set in this process: what stays the same while constraints on it are corrected.
+    """A training set in this process, which does not change while constraints on it are corrected.
 
     Parameters
     ----------
     model
-        Scores all rows; to be split it needs ``take``.
+        Scores all rows; splitting needs its method ``take``.
     objective
-        The loss, tied to all rows.
+        The loss, applied to all rows.
     cells
-        Weights, groups and labels of all rows: each is a cell of its own. Bare problems do without.
+        Weights, groups and labels of all rows, each of which is a cell; problems without an estimator may
+        omit it.
     n_shards
-        How many shards, for formulas that are sums over rows; by default as `size` says.
+        Number of shards, for formulas that are sums over rows; by default that of `size`.
     size
-        How many rows there are in a shard.
+        Number of rows in a shard.
     """
 
     model: Any
@@ -492,13 +493,13 @@ class InMemoryData:
                 raise InputError(f"{type(self.model).__name__} has no take(rows), so it cannot be split")
 
     def rows(self, members: tuple[Members, ...] = (), *, additive: bool = True) -> InMemoryRows:
-        """Return the rows with the members that each bank of atoms is about.
+        """Return the rows with the members of each bank of atoms.
 
         Formulas that are not sums over rows need all of them in one shard.
         """
         n_rows = self.objective.shares.size
         split = self._split if additive else [(slice(0, n_rows), self.model)]
-        # Members are tied to rows here, so that constraints may change without dividing the rows anew.
+        # Members are assigned here, so that constraints may change without dividing the rows again.
         whole = ShardRows(self.model, self.objective, members)
         return InMemoryRows(
             tuple(
@@ -513,7 +514,7 @@ class InMemoryData:
 
     @cached_property
     def _split(self) -> list[tuple[slice, ScoreModel]]:
-        """Consecutive rows, with the model of each."""
+        """Consecutive rows, with the model of each part."""
         n_rows = self.objective.shares.size
         n_shards = self.n_shards
         if n_shards is None:

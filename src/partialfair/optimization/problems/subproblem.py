@@ -1,9 +1,9 @@
-"""IDCA's subproblem: every f⁻ replaced by its tangent, which makes a convex majorant of f (section 6).
+"""IDCA's subproblem: every f⁻ replaced by its tangent, a convex majorant of f (section "Inexact DCA").
 
-Tangents are in *score space*: ``f⁻(s', θ') + ⟨∂f⁻(s', θ'), (s − s', θ − θ')⟩`` lies below f⁻ whatever the
-model, because f⁻ is convex in scores and thresholds. Where scores are linear in the parameters, that is m
-short vectors in the parameters, and evaluating it takes no pass over the data. Elsewhere it is a vector over
-rows, which stays with them: the rows at x are the reference of those at v.
+Tangents are in *score space*: ``f⁻(s', θ') + ⟨∂f⁻(s', θ'), (s − s', θ − θ')⟩`` lies below f⁻ for any model,
+because f⁻ is convex in scores and thresholds. If scores are linear in the parameters, the tangents are m
+short vectors in the parameters, and evaluating them needs no pass over the data. Otherwise each is a vector
+over rows, which stays with the rows: the rows at x are the reference of those at v.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ParameterTangents:
         return self.here.gradient_of(LossParts.SUBTRACTED)
 
     def rises(self, point: ProblemPoint) -> tuple[float, Floats]:
-        """How much they rise from x to a point: that of f⁻_0, and (m,) those of the constraints; no pass."""
+        """Increases from x to a point: of f⁻_0's tangent, and (m,) of the constraints' tangents; no pass."""
         step = point.x - self.here.x
         return float(self.of_objective @ step), np.asarray(self.gradients @ step)
 
@@ -63,7 +63,7 @@ class ParameterTangents:
 
 @dataclass(frozen=True, eq=False)
 class ScoreTangents:
-    """The same for any scores: vectors over rows, which never leave them. ``here`` has all rows at x."""
+    """The same for any scores: vectors over rows, which stay with the rows. ``here`` has all rows at x."""
 
     here: ProblemPoint
 
@@ -71,7 +71,7 @@ class ScoreTangents:
         """As `ParameterTangents.rises`; one pass."""
         problem = self.here.problem
         reduction = TangentRise(problem.bank, point.theta, self.here.theta)
-        values = Values(problem.bank, point.theta)  # callers that need the rise need them too
+        values = Values(problem.bank, point.theta)  # callers that need the increase need the values too
         rise, point.values = problem.reduce(point.scored, reduction, values, reference=self.here.scored)
         of_loss, of_atoms = rise
         return float(of_loss[0]), np.asarray(self.here.slopes[1] @ of_atoms)
@@ -93,7 +93,7 @@ class ScoreTangents:
         there: tuple[LossParts, Floats | None],
         here: tuple[LossParts, Floats | None],
     ) -> Floats:
-        """Return the gradient at a point of parts of the loss and of atoms, less that of others at x."""
+        """Return the gradient at a point of parts of the loss and of atoms, minus that of others at x."""
         reduction = GradientOf(point.problem.bank, *there, point.theta, *here, self.here.theta)
         ((by_params, by_theta),) = point.problem.reduce(point.scored, reduction, reference=self.here.scored)
         return np.concatenate([by_params, by_theta])
@@ -113,7 +113,7 @@ class Subproblem:
 
     @property
     def x(self) -> Floats:
-        """Where tangents touch."""
+        """The point at which tangents touch."""
         return self.here.x
 
     @property
@@ -123,7 +123,7 @@ class Subproblem:
 
     @cached_property
     def linear(self) -> bool:
-        """Whether tangents can be had in the parameters."""
+        """Whether tangents can be computed in the parameters."""
         return {Capability.LINEAR, Capability.JACOBIAN} <= self.problem.rows.capabilities
 
     @cached_property
@@ -162,7 +162,7 @@ class SubproblemPoint:
     @cached_property
     def constraints(self) -> Floats:
         """All ``g_i(v)``."""
-        rises = self._rises[1]  # first: with tangents in score space, values come along
+        rises = self._rises[1]  # first: with tangents in score space, it also computes the values
         # g_i(v) = f⁺_i(v) − [f⁻_i(x) + rise of its tangent] + μ/2 ‖v − x‖²
         plus = self.subproblem.problem.constraints.system.parts(self.original.atoms)[0]
         return np.asarray(plus - self.subproblem.tangent_values - rises + self._shift)
@@ -177,10 +177,10 @@ class SubproblemPoint:
         return gradient + self.subproblem.mu * self._step
 
     def expand(self, multipliers: Floats) -> Local:
-        """Return the subproblem near the point, for linear scores; nothing of its Lagrangian is concave."""
+        """Return the subproblem near the point, for linear scores; its Lagrangian has no concave part."""
         tangents, mu = self.subproblem.tangents, self.subproblem.mu
         assert isinstance(tangents, ParameterTangents)
-        # Tangents are straight: they shift gradients, and Hessians are those of f⁺ and of the shift μ.
+        # Tangents are linear: they shift gradients, and Hessians are those of f⁺ and of the shift μ.
         local = self.original.expand_convex(multipliers)
         assert isinstance(local.convex, ArrowMatrix)
         return Local(
@@ -193,7 +193,7 @@ class SubproblemPoint:
     def kinks(
         self, multipliers: Floats, reach: float, towards: SubproblemPoint | None = None, limit: int = 400
     ) -> Kinks | None:
-        """Return the kinks of all g_i that matter: those of f⁺."""
+        """Return the relevant kinks of all g_i: those of f⁺."""
         there = None if towards is None else towards.original
         return self.original.kinks(multipliers, reach, there, limit, of_convex=True)
 

@@ -1,4 +1,4 @@
-"""Solvers that read like the paper's algorithms; each is a frozen settings object with ``solve``."""
+"""Solvers, written like the paper's algorithms; each is a frozen settings object with ``solve``."""
 
 from collections.abc import Callable
 from functools import partial

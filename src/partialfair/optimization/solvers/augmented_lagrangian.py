@@ -1,4 +1,4 @@
-"""The augmented Lagrangian with a limited-memory quasi-Newton method inside: gradients are all it needs."""
+"""The augmented Lagrangian with a limited-memory quasi-Newton method inside; it needs gradients only."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from partialfair.utils.typing import Floats
 
 @dataclass(frozen=True)
 class AugmentedSettings:
-    """What tunes `AugmentedLagrangian`, and hardly depends on the problem.
+    """Settings of `AugmentedLagrangian` that hardly depend on the problem.
 
     Attributes
     ----------
     slow
-        A violation that has not fallen by this factor needs a larger weight.
+        If the violation has not decreased by this factor, the weight increases.
     halvings
-        Of a step of length 1 along the gradient: what is left is rounding.
+        Halvings of a step of length 1 along the gradient; the rest is rounding.
     largest_weight
-        Beyond it, rounding errors of the constraints are all that the method would see.
+        With larger weights, rounding errors of the constraints dominate.
     n_pairs
-        Pairs of steps and gradients that L-BFGS remembers. With 20 it took 1.1 to 2.6 times as many passes,
-        on a network and on linear models of law school and a9a; each pair costs two products of n numbers.
+        Pairs of steps and gradients that L-BFGS stores. With 20 it took 1.1 to 2.6 times as many passes, on a
+        network and on linear models of law school and a9a; each pair costs two products of n numbers.
     """
 
     slow: float = 0.5
@@ -42,11 +42,12 @@ SETTINGS = AugmentedSettings()
 
 @dataclass(frozen=True)
 class AugmentedLagrangian(Solver):
-    """``min f_0 + 1/(2ρ) Σ [max(0, λ_i + ρ f_i)² − λ_i²]`` for ever better multipliers λ ≥ 0.
+    """``min f_0 + 1/(2ρ) Σ [max(0, λ_i + ρ f_i)² − λ_i²]`` for improving multipliers λ ≥ 0.
 
-    Each minimisation is by L-BFGS, two passes over the data an evaluation, and then ``λ ← max(0, λ + ρ f)``.
-    Neither convexity nor linear scores are needed: it trains whatever has scores and ``Jᵀv``. f_i that are
-    differences of convex functions with kinks are followed along an element of their subdifferentials.
+    Each minimization is by L-BFGS, with two passes over the data per evaluation, and then
+    ``λ ← max(0, λ + ρ f)``. Neither convexity nor linear scores are needed: it trains any model with scores
+    and ``Jᵀv``. For f_i that are differences of convex functions with kinks, an element of their
+    subdifferentials is used.
 
     Parameters
     ----------
@@ -55,12 +56,12 @@ class AugmentedLagrangian(Solver):
     inner_steps
         Steps of L-BFGS between two updates.
     tol
-        Stop when violations, complementarity and the gradient of the Lagrangian are no larger. Half of what
-        estimators ask of KKT certificates, whose multipliers are others.
+        Stop when violations, complementarity and the gradient of the Lagrangian are at most this. It is half
+        of the estimators' tolerance of KKT certificates, which have other multipliers.
     weight
         First ρ.
     growth
-        Factor of ρ when violations do not fall although L-BFGS ended before its last step.
+        Factor of ρ if violations do not decrease although L-BFGS ended before its last step.
     """
 
     max_iter: int = 50
@@ -85,7 +86,7 @@ class AugmentedLagrangian(Solver):
         problem, box, run.tolerance = run.problem, run.problem.box, self.tol
         bounds = np.stack(box.bounds(problem.n), axis=1)
         options = {"maxiter": self.inner_steps, "maxcor": SETTINGS.n_pairs, "gtol": 0.1 * self.tol}
-        options |= {"ftol": 0.0}  # only the gradient says where to stop
+        options |= {"ftol": 0.0}  # only the gradient ends a run
         run.record(0, x)
         multipliers, weight, violation = np.zeros(problem.m), self.weight, np.inf
         for k in range(self.max_iter):
@@ -105,7 +106,7 @@ class AugmentedLagrangian(Solver):
             if not moved and np.array_equal(x, minimum.x):
                 return Status.STALLED
             worst = float(point.constraints.max(initial=0.0))
-            # What L-BFGS had no steps left to reduce, a larger weight only makes harder.
+            # If L-BFGS ran out of steps, a larger weight would only make the problem harder.
             if minimum.nit < self.inner_steps and worst > max(SETTINGS.slow * violation, self.tol):
                 weight = min(self.growth * weight, SETTINGS.largest_weight)
             violation = worst
@@ -121,7 +122,7 @@ class _Augmented:
     weight: float
 
     def __call__(self, x: Floats) -> tuple[float, Floats]:
-        """Return value and gradient: that of the Lagrangian with the multipliers that would come next."""
+        """Return value and gradient: that of the Lagrangian with the next multipliers."""
         point = self.problem.at(x.copy())
         # [max(0, λ + ρ f)² − λ²] / 2ρ for each constraint, of derivative max(0, λ + ρ f).
         following = self.multipliers_at(point)
@@ -136,9 +137,9 @@ class _Augmented:
 def _downhill(augmented: _Augmented, x: Floats, box: Box) -> Floats:
     """Return the first point along minus the gradient at which the function is lower, or x if there is none.
 
-    L-BFGS begins with a step of length 1; where the penalty is steep its line search gives up on it.
+    L-BFGS begins with a step of length 1; where the penalty is steep its line search fails.
     """
-    # From length 1 down to what rounding leaves of a step.
+    # From length 1 down to the smallest step above rounding errors.
     value, gradient = augmented(x)
     step = gradient / max(float(np.linalg.norm(gradient)), 1.0)
     for halvings in range(SETTINGS.halvings):

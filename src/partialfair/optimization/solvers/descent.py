@@ -1,30 +1,32 @@
-r"""Newton steps on a Lagrangian under linearised constraints, safeguarded by an exact penalty.
+r"""Newton steps on a Lagrangian under linearized constraints, safeguarded by an exact penalty.
 
-The paper solves its convex subproblems by first-order steps (Algorithm 2); these steps are ours, and need few
-passes over the data. `SQP` takes them on the problem itself, `NewtonSteps` on a subproblem of Algorithm 1.
+The paper solves its convex subproblems by first-order steps (Algorithm 2). The steps here are not from the
+paper and need few passes over the data. `SQP` applies them to the problem itself, `NewtonSteps` to a
+subproblem of Algorithm 1.
 
-A step minimises ``⟨∇f_0, p⟩ + ½ pᵀ(H + τI)p + penalty · Σ max(0, linearised f_i)``. H is the Hessian of the
-Lagrangian, in which the kinks of ramps are averaged over. At an optimum it need only be positive definite
-along the constraints that bind, so ``½ weight Σ (linearised f_i)²`` of those is added if it helps: where they
-are met that changes nothing. If it does not help, only a part of the concave part is used.
+A step minimizes ``⟨∇f_0, p⟩ + ½ pᵀ(H + τI)p + penalty · Σ max(0, linearized f_i)``. H is the Hessian of the
+Lagrangian, averaged over the kinks of ramps. At an optimum it need only be positive definite along the active
+constraints, so ``½ weight Σ (linearized f_i)²`` of those is added if it helps: where they are satisfied, this
+changes nothing. If it does not help, only a part of the concave part is used.
 
-At first H is computed anew only now and then, and the last steps correct it; where it would be too large,
-they stand in for it (`RememberedHessian`). Then τ is lowered only if the penalty function falls nearly as the
-model said. Without kinks that is all. If there are kinks, and steps are refused or τ so large that they
-creep, kinks are spelled out from there on, and H is computed at every step, if it can be.
+At first H is recomputed only now and then, and the last steps correct it; if it would be too large, it is
+approximated by them (`RememberedHessian`). Then τ decreases only if the penalty function decreases nearly as
+the model predicts. Without kinks this is the whole method. If there are kinks, and steps are rejected or τ is
+so large that they become very short, kinks are added explicitly from then on, and H is computed at every
+step, if possible.
 
-A *smooth* step sees kinks as an average only. If it is refused, a *sharp* one is tried: kinks that the smooth
-step passed are what the average did not see, so they are spelled out in the quadratic program, and the step
-is solved again, until it passes no new ones. Optima lie on many kinks at once, and only so are they reached;
-after a sharp step that helped another one is tried first::
+A *smooth* step uses an average over kinks. If it is rejected, a *sharp* one is tried: the kinks that the
+smooth step passed explain the error of the average, so they are added to the quadratic program, and the step
+is computed again, until it passes no new ones. Optima lie on many kinks, and only sharp steps reach them;
+after a successful sharp step another one is tried first::
 
-    f⁺ along a step      smooth model ·····   refused: f rises where the model falls
+    f⁺ along a step      smooth model ·····   rejected: f increases where the model decreases
          \            /
           \     _____/    <- a kink that was passed becomes a row of the program:
            \___/             max(0, ⟨row, p⟩ − gap) joins f⁺, and the next step ends on it
 
-The *penalty* of a unit of violation is above the multipliers, or the penalty function would not be exact, and
-not far above, because then no step along curved constraints is ever good enough.
+The *penalty* of a unit of violation is above the multipliers, because otherwise the penalty function would
+not be exact, and not far above, because then no step along curved constraints would be accepted.
 """
 
 from __future__ import annotations
@@ -49,51 +51,55 @@ from partialfair.utils.typing import Floats, Ints
 SECOND_ORDER = frozenset(
     {Capability.GRADIENT, Capability.JACOBIAN, Capability.HESSIAN, Capability.ROWS, Capability.LINEAR}
 )
-"""What Newton steps need of the rows."""
+"""Capabilities of the rows that Newton steps need."""
 
 
 @dataclass(frozen=True)
 class DescentSettings:
-    """What tunes the steps.
+    """Settings of the steps.
 
     Attributes
     ----------
     min_penalty, max_penalty
-        Bounds of the penalty: below, steps would pay no attention to violations; above, rounding decides.
+        Bounds of the penalty: below, steps would ignore violations; above, rounding errors dominate.
     min_tau, max_tau
-        Bounds of τ: below it changes nothing, and no step helps that is as short as above.
+        Bounds of τ: smaller values change nothing, and larger ones give steps that are too short to help.
     first_refused_tau
-        A smaller τ is raised to this at its first refusal: factors of 4 from 1e-8 would need too many.
+        A smaller τ is raised to this at its first rejection: factors of 4 from 1e-8 would take too long.
     shorter, longer
-        Factors of τ after a refusal and after a success.
+        Factors of τ after a rejection and after a success.
     enough
-        Part of the predicted fall that a step must achieve.
+        Fraction of the predicted decrease that a step must achieve.
     good
-        Part of it from which on no kinks need be spelled out.
+        Fraction of it above which no explicit kinks are needed.
     astray, as_predicted
-        Parts of it between which a remembered Hessian leaves τ as it is.
+        Fractions of it between which τ does not change for a remembered Hessian.
     sharp_rounds
-        How often kinks that were passed are spelled out before a sharp step is evaluated.
+        How often kinks that were passed are added before a sharp step is evaluated.
     max_refusals
-        Smooth steps in a row that may be refused; then only sharp ones are tried.
+        Smooth steps in a row that may be rejected; then only sharp ones are tried.
     creeping
-        A larger τ, compared with second derivatives of losses of this size, says that kinks shorten steps.
+        A larger τ, compared with second derivatives of losses of this size, indicates that kinks shorten
+        steps.
     n_recent
-        Points whose highest penalty function a step must fall below.
+        Number of points whose largest penalty function a step must not reach.
     square_weights
-        Weights of squares of binding constraints that are tried to make the Hessian positive definite.
+        Weights of the squares of active constraints that are tried to make the Hessian positive definite.
     min_concave_part
-        Parts of the concave part below this are not worth a factorization.
+        Smaller fractions of the concave part do not justify a factorization.
     pinned
-        Kinks at most so many widths away are taken to be those that the last step ended on.
+        Kinks within this many widths are assumed to be those on which the last step ended.
     at_penalty, left_violated
-        A multiplier of so many penalties says that the penalty is in the way, if so much violation is left.
+        A multiplier of this fraction of the penalty indicates that the penalty is too small, if the violation
+        exceeds ``left_violated``.
     n_factors
-        Factorizations for different τ that are remembered at a point: smooth and sharp steps have one each.
+        Number of factorizations for different τ that are cached at a point: smooth and sharp steps have one
+        each.
     binding
-        Constraints with larger multipliers, in units of the largest, bind.
+        Constraints with larger multipliers, in units of the largest, are active.
     on_face
-        A point so near to a face of a box, relative to 1 + |x|, lies on it: x + (high − x) need not be high.
+        A point this near to a face of a box, relative to 1 + |x|, lies on it: x + (high − x) need not be
+        high.
     """
 
     min_penalty: float = 0.1
@@ -121,7 +127,7 @@ class DescentSettings:
     on_face: float = 1e-9
 
     def next_tau(self, tau: float, *, refused: bool) -> float:
-        """Return τ of the next step, after one that was refused or accepted."""
+        """Return τ of the next step, after one that was rejected or accepted."""
         if refused:
             return max(self.shorter * tau, self.first_refused_tau)
         return max(self.longer * tau, self.min_tau)
@@ -131,7 +137,7 @@ DESCENT = DescentSettings()
 
 
 class Point(Protocol):
-    """What a step needs to know of a problem, or of one of IDCA's subproblems, at a point."""
+    """The oracles of a problem, or of one of IDCA's subproblems, at a point, for a step."""
 
     @property
     def x(self) -> Floats:
@@ -154,16 +160,16 @@ class Point(Protocol):
 
 @dataclass(eq=False)
 class RememberedHessian:
-    """A Hessian of a Lagrangian that is computed now and then, or never; steps in between correct it.
+    """A Hessian of a Lagrangian that is recomputed now and then, or never; steps in between correct it.
 
     Parameters
     ----------
     memory
         The Hessian, with the steps that correct it.
     renewed_after
-        Steps after which it is computed anew; None if it never is.
+        Steps after which it is recomputed; None for never.
     age
-        Points looked at so far.
+        Number of points so far.
     before
         The last of them, and the problem near it.
     """
@@ -174,17 +180,17 @@ class RememberedHessian:
     before: tuple[Floats, Local] | None = None
 
     def expand(self, at: ProblemPoint, multipliers: Floats) -> Local:
-        """Return the problem near the next point, with a Hessian that knows of the step that led there."""
+        """Return the problem near the next point, with a Hessian that includes the step to it."""
         if self.renewed_after is not None and self.age % self.renewed_after == 0:
             local = at.expand_net(multipliers)
             assert isinstance(local.convex, ArrowMatrix)
             self.memory = LimitedMemory.start(AbsoluteHessian.of(local.convex), at.x.size)
         else:
-            jacobian = at.constraint_jacobian()  # brings the objective's gradient along
+            jacobian = at.constraint_jacobian()  # also computes the objective's gradient
             local = Local(at.objective_gradient(), jacobian, self.memory, None)
             if self.before is not None:
                 x, earlier = self.before
-                # By how much the gradient of the Lagrangian changed, with the multipliers that hold now.
+                # The change of the gradient of the Lagrangian with the present multipliers.
                 changes = multipliers @ (local.jacobian - earlier.jacobian)
                 self.memory = self.memory.updated(at.x - x, local.gradient - earlier.gradient + changes)
         self.age += 1
@@ -194,45 +200,45 @@ class RememberedHessian:
 
 @dataclass(eq=False)
 class Descent:
-    """What one step hands on to the next.
+    """The state that one step passes to the next.
 
     Parameters
     ----------
     evaluate
-        From coordinates to oracles.
+        Function from coordinates to oracles.
     multipliers
         The last ones.
     tol
         Residual at which a point is stationary.
     domain
-        Where steps must stay.
+        Set in which steps must stay.
     penalty, min_penalty
-        Of a unit of violation, and what it may fall to.
+        Penalty of a unit of violation, and its lower bound.
     tau_smooth, tau_sharp
-        τ of steps without and with kinks spelled out.
+        τ of steps without and with explicit kinks.
     concave_part
-        Part of the Hessian's concave part that was last used.
+        Fraction of the Hessian's concave part that was last used.
     square_weight
-        Of the squares of binding constraints that were last added to the Hessian.
+        Weight of the squares of active constraints that were last added to the Hessian.
     refusals
-        How often in a row a step without kinks was refused.
+        Number of steps without kinks that were rejected in a row.
     recent
-        Objectives and sums of violations at the last points. A step need only fall below the highest of their
-        penalty functions: along curved constraints the best steps rise first.
+        Objectives and sums of violations at the last points. A step must only be below the largest of their
+        penalty functions, because along curved constraints the best steps increase it at first.
     remembered
-        Hessian that is not computed at every step; None where it is. Not for subproblems.
+        Hessian that is not computed at every step; None otherwise and for subproblems.
     has_kinks
-        Whether the problem can have any.
+        Whether the problem can have kinks.
     factors
         Whether Hessians are small enough to be factored at every step.
     sharpened
-        Whether kinks stood in the way of remembered Hessians.
+        Whether kinks have blocked steps with remembered Hessians.
     on_kinks
-        Whether the last sharp step helped: a smooth one would leave kinks again, so sharp ones come first.
+        Whether the last sharp step succeeded: a smooth one would leave kinks again, so sharp ones come first.
     faces
-        Of the domain that held the last step back, if there was one: most hold back the next as well.
+        Faces of the domain that held the last step; most of them hold the next one as well.
     residual
-        Of the KKT conditions at the last point looked at, an upper bound of that of its KKT certificate.
+        Residual of the KKT conditions at the last point, an upper bound of that of its KKT certificate.
     """
 
     evaluate: Callable[[Floats], Point]
@@ -256,20 +262,20 @@ class Descent:
     residual: float = field(default=float("inf"), init=False)
 
     def on(self, evaluate: Callable[[Floats], Point], tol: float) -> Descent:
-        """Return what this one hands on to the first step on a problem like its own."""
+        """Return the state for the first step on a similar problem."""
         remembered = self.remembered
-        if remembered is not None:  # its curvature is much like that of the new problem, its points are not
+        if remembered is not None:  # the curvature of the new problem is similar, its points are not
             remembered = replace(remembered, age=0, before=None)
         return replace(self, evaluate=evaluate, tol=tol, refusals=0, recent=[], remembered=remembered)
 
     def advance(self, at: Point) -> Point | None:
-        """Return the next point; None if no step helps, or if the residual says that none is needed."""
+        """Return the next point; None if no step helps, or if the residual is small enough."""
         self.recent = [*self.recent[1 - DESCENT.n_recent :], (at.objective, _sum_of_violations(at))]
         if self.remembered is not None and not self.sharpened:
             following = self._remembered_step(self._near(at))
             if following is not None or self.residual <= self.tol or not self.has_kinks:
                 return following
-            # From here on kinks are spelled out. That helps as long as the rest of the model is exact.
+            # Kinks are explicit from here on. That helps if the rest of the model is exact.
             self.sharpened, self.tau_smooth = True, self.tau_sharp
             if self.factors:
                 self.remembered = None
@@ -283,7 +289,7 @@ class Descent:
         return None
 
     def _near(self, at: Point) -> _Neighbourhood:
-        """Expand the problem at a point: all that its steps have in common."""
+        """Expand the problem at a point for all of its steps."""
         if self.remembered is None:
             local = at.expand(self.multipliers)
         else:
@@ -295,14 +301,14 @@ class Descent:
         return _Neighbourhood(at, local, binding, self.domain.room(at.x), no_kinks(n, m))
 
     def _remembered_step(self, near: _Neighbourhood) -> Point | None:
-        """Try ever shorter steps, but not many where there are kinks: no length helps against those.
+        """Try shorter and shorter steps, but only a few if there are kinks, against which no length helps.
 
-        τ falls only after steps that achieve nearly what was predicted.
+        τ decreases only after steps that achieve nearly the predicted decrease.
         """
         refusals, largest = 0, DESCENT.creeping if self.has_kinks else DESCENT.max_tau
         while self.tau_smooth <= largest and not (self.has_kinks and refusals == DESCENT.max_refusals):
-            # After a refusal it is τ that leaves violations, as it should: at a higher penalty the next step
-            # would be as long as the last.
+            # After a rejection τ causes violations, as it should; with a larger penalty the next step would
+            # be as long as the last.
             proposal = self._propose(near, self.tau_smooth, near.no_kinks, penalty_may_rise=refusals == 0)
             if proposal is None:
                 return None
@@ -350,8 +356,8 @@ class Descent:
     def _propose(
         self, near: _Neighbourhood, tau: float, kinks: Kinks, *, penalty_may_rise: bool = True
     ) -> _Proposal | None:
-        """Solve the model; None if the point is stationary. Raise the penalty if that is in the way."""
-        # A little more of the concave part than last time: it may be positive definite again.
+        """Solve the model; None if the point is stationary. Increase the penalty if it is too small."""
+        # Slightly more of the concave part than last time: it may be positive definite again.
         curved = near.positive_model(tau, min(1.0, 1.5 * self.concave_part), self.square_weight)
         self.concave_part, self.square_weight = curved.concave_part, curved.square_weight
         at, local = near.at, near.local
@@ -374,24 +380,25 @@ class Descent:
         if penalty_may_rise and at_penalty.any():
             self.penalty = min(4 * self.penalty, DESCENT.max_penalty)
             self.min_penalty = self.penalty / 2
-        # The squares of binding constraints and τ belong to the step, not to what is predicted of f.
+        # The squares of active constraints and τ belong to the step, not to the prediction of f.
         change = local.gradient @ step.p + 0.5 * step.p @ (curved.hessian @ step.p)
         saved = _sum_of_violations(at) - np.maximum(left, 0).sum()
         trial = self.evaluate(self.domain.project(at.x + step.p))  # rounding must not leave the domain
         return _Proposal(model, step, float(self.penalty * saved - change), trial)
 
     def _accept(self, near: _Neighbourhood, proposal: _Proposal, *, downhill: bool = False) -> Point | None:
-        """Return the point proposed, or a correction of it, if the penalty function falls enough.
+        """Return the proposed point, or a correction of it, if the penalty function decreases enough.
 
-        A correction is tried if it does not, and, to go downhill, if it is higher than at the last point.
+        A correction is tried if it does not, and with ``downhill`` also if it is larger than at the last
+        point.
         """
         trial, step = proposal.trial, proposal.step
-        if proposal.predicted <= 0 or not step.settled:  # up to rounding; a larger τ settles it
+        if proposal.predicted <= 0 or not step.settled:  # up to rounding; a larger τ resolves it
             return None
         enough = DESCENT.enough * proposal.predicted
         if self._fall(trial) < enough or (downhill and _fallen(near.at, trial, self.penalty) < 0):
-            # The linearised constraints were met and the true ones are not (the Maratos effect): linearise
-            # from where they are, with the same factors.
+            # The linearized constraints are satisfied and the true ones are not (the Maratos effect):
+            # linearize from their values, with the same factors.
             lines = near.local.jacobian @ step.p + proposal.model.kinks.gains(step.p)
             again = proposal.model.step(trial.constraints - lines)
             corrected = self.evaluate(self.domain.project(near.at.x + again.p))
@@ -399,7 +406,7 @@ class Descent:
             if self._fall(trial) < enough:
                 return None
         self.multipliers = step.multipliers
-        # A penalty far above the multipliers would refuse steps along curved constraints.
+        # A penalty far above the multipliers would reject steps along curved constraints.
         largest = float(step.multipliers.max(initial=0.0))
         if largest < 0.1 * self.penalty:
             self.min_penalty = max(self.min_penalty / 2, DESCENT.min_penalty)
@@ -407,7 +414,7 @@ class Descent:
         return trial
 
     def _fall(self, trial: Point) -> float:
-        """Return by how much ``f_0 + penalty · Σ max(f_i, 0)`` falls below the highest of the last points."""
+        """Return the decrease of ``f_0 + penalty · Σ max(f_i, 0)`` from the largest of the last points."""
         before = max(objective + self.penalty * violations for objective, violations in self.recent)
         after = trial.objective + self.penalty * _sum_of_violations(trial)
         return before - after if np.isfinite(after) else -np.inf
@@ -418,14 +425,14 @@ def _sum_of_violations(at: Point) -> float:
 
 
 def _fallen(before: Point, after: Point, penalty: float) -> float:
-    """Return by how much the penalty function falls from one point to another."""
+    """Return the decrease of the penalty function from one point to another."""
     saved = _sum_of_violations(before) - _sum_of_violations(after)
     return before.objective - after.objective + penalty * saved
 
 
 @dataclass(frozen=True, eq=False)
 class _Proposal:
-    """A step, what the penalty function falls by in the model, and the point that it leads to."""
+    """A step, the decrease of the penalty function in the model, and the resulting point."""
 
     model: ElasticModel
     step: Step
@@ -446,7 +453,7 @@ class _PositiveModel:
 
 @dataclass(eq=False)
 class _Neighbourhood:
-    """The problem near one point: expanded once, factored anew for each τ."""
+    """The problem near one point: expanded once, factored again for each τ."""
 
     at: Point
     local: Local
@@ -456,9 +463,9 @@ class _Neighbourhood:
     models: dict[float, _PositiveModel] = field(default_factory=dict, init=False)
 
     def positive_model(self, tau: float, concave_part: float, square_weight: float) -> _PositiveModel:
-        """Return the first of `_candidates` for τ that is positive definite; the last of them always is."""
+        """Return the first of `_candidates` for τ that is positive definite; the last always is."""
         if tau not in self.models:
-            # Smooth and sharp steps often have the same τ, and seldom one of long ago; a factor is large.
+            # Smooth and sharp steps often have the same τ, and seldom an old one; a factor is large.
             if len(self.models) == DESCENT.n_factors:
                 del self.models[next(iter(self.models))]
             for factored, shift, *model in self._candidates(tau, concave_part, square_weight):
@@ -469,11 +476,11 @@ class _Neighbourhood:
         return self.models[tau]
 
     def _candidates(self, tau: float, concave_part: float, square_weight: float) -> Iterator[tuple[Any, ...]]:
-        """Yield matrices to factor with their shifts, then what else a `_PositiveModel` holds."""
+        """Yield matrices to factor with their shifts, then the other fields of a `_PositiveModel`."""
         convex, concave, gradient = self.local.convex, self.local.concave, self.local.gradient
         if concave is not None:
             assert isinstance(convex, ArrowMatrix)
-            # The whole concave part, with the least weight of squares that makes up for it ...
+            # The whole concave part, with the smallest weight of squares that compensates for it ...
             hessian = convex.minus(concave, 1.0)
             rows, values = self.local.jacobian[self.binding], self.at.constraints[self.binding]
             yield hessian, tau, hessian, gradient, 1.0, 0.0
@@ -481,21 +488,21 @@ class _Neighbourhood:
                 if 10 * weight >= square_weight:
                     summed = hessian.plus_squares(rows, weight)
                     yield summed, tau, hessian, gradient + weight * (values @ rows), 1.0, weight
-            # ... or as much of it as leaves the Hessian positive definite ...
+            # ... or as much of it as keeps the Hessian positive definite ...
             while concave_part > DESCENT.min_concave_part:
                 hessian = convex.minus(concave, concave_part)
                 yield hessian, tau, hessian, gradient, concave_part, 0.0
                 concave_part /= 2
-        while True:  # ... or nothing of it, with a larger τ if rounding errors ask for it
+        while True:  # ... or nothing of it, with a larger τ if rounding errors require it
             yield convex, tau, convex, gradient, DESCENT.min_concave_part, 0.0
             tau *= 4
 
     def residual(self, step: Step, kinks: Kinks) -> float:
         """Return the largest residual of the KKT conditions at the point, with the step's multipliers.
 
-        The multipliers of kinks that are ``gaps`` away make a subgradient of the Lagrangian that is inexact
-        by ``Σ ν · gaps``; see `problems.certificate`. Faces of a box push only where x lies on them:
-        elsewhere their multipliers are no normals.
+        The multipliers of kinks at distance ``gaps`` make a subgradient of the Lagrangian that is inexact by
+        ``Σ ν · gaps``; see `problems.certificate`. Faces of a box push only if x lies on them; otherwise
+        their multipliers are not normals.
         """
         at, local = self.at, self.local
         room = np.where(step.bound_push > 0, self.bounds.high, -self.bounds.low)

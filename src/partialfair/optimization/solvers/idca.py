@@ -23,14 +23,14 @@ class InnerSolver(Protocol):
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """What the rows must be able to compute."""
+        """Capabilities of the rows that the solver needs."""
 
     @property
     def epsilon(self) -> float:
-        """Infeasibility that it may leave."""
+        """Infeasibility that the solver may leave."""
 
     def solve(self, subproblem: Subproblem, start: Floats) -> Floats:
-        """Return an ε-optimal point of the convexified problem (section 6)."""
+        """Return an ε-optimal point of the convex subproblem (section "Inexact DCA")."""
 
     def longer(self) -> InnerSolver | None:
         """Return the same solver with a larger budget, or None if that would not help."""
@@ -38,7 +38,7 @@ class InnerSolver(Protocol):
 
 @dataclass(frozen=True)
 class IDCA(Solver):
-    """Linearise every f⁻ at the iterate, solve the convex subproblem, repeat.
+    """Linearize every f⁻ at the iterate, solve the convex subproblem, repeat.
 
     Parameters
     ----------
@@ -47,11 +47,11 @@ class IDCA(Solver):
     inner
         Solver of the subproblems; the paper's is `Switching`.
     mu
-        Shift of Assumption 6.3 A: every g_i gains ``μ/2 ‖v − x‖²``. By default the paper's 0 where
-        scores are linear in the parameters, and 0.01 elsewhere: there it is the ρ of weakly convex functions.
+        Shift of Assumption 6.3 A: every g_i gains ``μ/2 ‖v − x‖²``. The default is 0, as in the paper, if
+        scores are linear in the parameters, and otherwise 0.01, the ρ of weakly convex functions.
     tol
-        An outer step that moves x by no more than this, relative to 1 + ‖x‖, asks the inner solver for a
-        longer run (T_k of Theorem 6.5 is not the same for all k); if there is none, the solve has stalled.
+        If an outer step moves x by at most this, relative to 1 + ‖x‖, the inner solver is called with more
+        steps (T_k of Theorem 6.5 depends on k); if it has no longer version, the solve has stalled.
     """
 
     max_iter: int = 200
@@ -66,7 +66,7 @@ class IDCA(Solver):
 
     @property
     def requires(self) -> frozenset[Capability]:  # type: ignore[override]  # what the inner solver needs
-        """What the inner solver needs: tangents themselves take gradients only."""
+        """Capabilities that the inner solver needs; tangents need gradients only."""
         return getattr(self.inner, "requires", frozenset({Capability.GRADIENT}))
 
     def iterate(self, run: Run, x: Floats) -> Status:
@@ -79,12 +79,12 @@ class IDCA(Solver):
         for k in range(self.max_iter):  # Alg. 1, line 2
             if inner is None:
                 return Status.STALLED
-            subproblem = problem.linearise(x, mu=mu)  # tangents of f⁻ at x make f convex (section 6)
+            subproblem = problem.linearise(x, mu=mu)  # tangents of f⁻ at x make f convex
             following = inner.solve(subproblem, x)  # Alg. 1, line 3
             moved = np.linalg.norm(following - x)
             x = following
             run.record(k + 1, x)
-            # Theorem 6.5 lets the inner budget T_k differ: it grows only when it was too small to move x.
+            # Theorem 6.5 allows different inner budgets T_k: it increases only if it was too small to move x.
             if moved <= self.tol * (1 + np.linalg.norm(x)):
                 inner = inner.longer()
         return Status.MAX_ITER

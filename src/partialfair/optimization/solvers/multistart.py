@@ -1,4 +1,4 @@
-"""The engine that estimators use: sequential quadratic programming from several starts, then IDCA."""
+"""The default solver of estimators: sequential quadratic programming from several starts, then IDCA."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from partialfair.utils.typing import Floats
 
 @dataclass(frozen=True)
 class ExplorationSettings:
-    """What tunes `MultiStartSQP`. Residuals are in units of ε.
+    """Settings of `MultiStartSQP`. Residuals are in units of ε.
 
     Attributes
     ----------
@@ -30,29 +30,28 @@ class ExplorationSettings:
     turn_steps
         Steps of a path's first turn; each round of turns has twice as many.
     steps_again
-        Steps from a start that is nearly a solution: its problem is corrected, and solved again, before long.
+        Steps from a start that is nearly a solution, since its problem is soon corrected and solved again.
     near, patience
-        Residual below which a path is followed on, up to so many times the steps of its turn.
+        Residual below which a path is continued, up to this multiple of the steps of its turn.
     rough
-        Residual that is small enough for a sample: its solution is not that of all rows.
+        Residual that is small enough for a sample, whose solution is not that of all rows.
     small_block, renewed_after, renewed_nearby
-        Parameters of a block whose eigenvalues cost little, and steps after which they are computed anew: far
-        from solutions, and near them; with more parameters last steps alone cost less.
+        Largest number of parameters of a block whose eigenvalues are cheap, and steps after which they are
+        recomputed: far from solutions, and near them. With more parameters recent steps are cheaper.
     medium_block
-        Parameters of a block up to which eigenvalues cost less than steps on very many rows: after steps on a
-        sample of them they are computed once, where these led.
+        Largest number of parameters of a block whose eigenvalues are cheaper than steps on very many rows:
+        after steps on a sample of the rows they are computed once, at the result.
     times_without
-        Steps without Hessians cost less and lead less far: there may be so many times as many, also in a
-        turn.
+        Steps without Hessians are cheaper and make less progress: this multiple is allowed, also in a turn.
     no_fall
-        A fall of the violations by no more, relative to them, is none.
+        A decrease of the violations by at most this, relative to them, counts as none.
     certified_every
-        Steps on kinks after which the KKT certificate is computed, which knows more kinks than a step: it may
-        hold long before the residual of a step says so, and costs less than one.
+        Number of steps on kinks after which the KKT certificate is computed. It considers more kinks than a
+        step, so it may hold long before the residual of a step is small, and costs less than a step.
     no_step
-        A step that moves x by no more, relative to 1 + ‖x‖, is none.
+        A step that moves x by at most this, relative to 1 + ‖x‖, counts as none.
     mu
-        Shift of the last resort, IDCA: its steps are longer than with that of the KKT certificate, and still
+        Shift of IDCA, the final phase: its steps are longer than with that of the KKT certificate, and still
         safe.
     """
 
@@ -78,27 +77,27 @@ SETTINGS = ExplorationSettings()
 
 @dataclass(frozen=True)
 class MultiStartSQP(Solver):
-    """Critical points differ: set out from several starts; follow the best until its KKT certificate holds.
+    """Start from several points, because critical points differ, and continue the best of the paths.
 
-    A few steps of `SQP` are taken from each start. Then the paths are followed in turn, the most promising
-    first and ever longer, until one is stationary: some creep while others arrive. If none can be, steps of
-    IDCA, whose subproblems are convex and always lead down, go on from the best point. Where these are held,
-    steps of `SQP` are tried once more.
+    A few steps of `SQP` are made from each start. Then the paths are continued in turn, the best first and
+    with increasing numbers of steps, until one is stationary or its KKT certificate holds. If none becomes
+    so, steps of IDCA, whose subproblems are convex and always decrease, continue from the best point. If
+    these no longer move, steps of `SQP` are tried again.
 
     Parameters
     ----------
     max_iter
-        Steps, of all phases together; four times as many where they do without Hessians.
+        Steps of all phases together; four times as many without Hessians.
     tol
         ε of the KKT certificate.
     n_starts
-        How many starts: the one given, the best model that gives all rows one score, and random ones.
+        Number of starts: the given one, the best model with equal scores, and random ones.
     seed
-        For the random ones.
+        Seed of the random starts.
     warm
-        Whether the start is nearly a solution: others are tried only if it does not lead to one soon.
+        Whether the start is nearly a solution: others are tried only if it does not soon lead to one.
     largest_block
-        Size up to which blocks of Hessians are factored, where kinks or the last resort ask for that.
+        Largest size of blocks of Hessians that are factored, if kinks or the final phase require it.
     """
 
     max_iter: int = 400
@@ -116,15 +115,15 @@ class MultiStartSQP(Solver):
         check_number(self.tol, "tol", above=0.0)
 
     def start(self, problem: Problem, free: Floats, last: Floats | None = None) -> Floats:
-        """Start from the last solution, or from the unconstrained model; other starts are made in `solve`."""
+        """Start from the last solution, or from the unconstrained model; `solve` adds other starts."""
         return unconstrained_start(problem, free, last)
 
     def again(self) -> MultiStartSQP:
-        """Return the solver for a start that is nearly a solution, and soon leads to one or to none."""
+        """Return the solver for a start that is nearly a solution and soon leads to one or fails."""
         return replace(self, warm=True, max_iter=min(self.max_iter, SETTINGS.steps_again))
 
     def iterate(self, run: Run, x: Floats) -> Status:
-        """Run until the KKT certificate holds, or say why it does not."""
+        """Run until the KKT certificate holds; return the status."""
         problem, run.tolerance = run.problem, self.tol
         wide = problem.rows.parameters.block_size > self.largest_block
         renewed_after = SETTINGS.renewed_nearby if self.warm else SETTINGS.renewed_after
@@ -133,21 +132,21 @@ class MultiStartSQP(Solver):
         try:
             run.record(0, x)
             starts = self._starts(problem, x)
-            # 1. On very many rows: explore a sample of them, and go on from where the best path led.
+            # 1. With very many rows: explore a sample of them, and continue from the end of the best path.
             scouted = None if self.warm else self._explore_sample(exploration, starts)
             if scouted is not None:
                 paths.append(scouted)
                 exploration.follow(scouted, exploration.turn_steps)
                 starts = self._starts(problem, x)
-            # 2. Some steps from each start, then ever longer turns, the most promising path first.
+            # 2. Some steps from each start, then turns of increasing length, the best path first.
             if scouted is None or not scouted.stationary:
                 self._explore(exploration, starts, paths)
             if any(path.stationary for path in paths):
                 ending = Status.CONVERGED
             elif self.warm and exploration.without_hessians:
-                ending = Status.STALLED  # the problem is corrected sooner than solved
+                ending = Status.STALLED  # correcting the problem is faster than solving it
             else:
-                # 3. Algorithm 1 from the best point: its convex subproblems always lead down.
+                # 3. Algorithm 1 from the best point: its convex subproblems always decrease.
                 ending = exploration.descend()
         except Ended as end:
             if end.status is not Status.MAX_ITER:
@@ -156,13 +155,13 @@ class MultiStartSQP(Solver):
         arrived = [path.at for path in paths if path.stationary]
         if not arrived:
             return ending
-        # One path may have arrived before the steps ran out.
+        # One path may have become stationary before the steps ran out.
         best = min(arrived, key=lambda at: at.objective)
         run.record(exploration.steps, best.x, PointValues(best.objective, best.constraints))
         return Status.CONVERGED
 
     def _starts(self, problem: Problem, start: Floats) -> Iterator[Floats]:
-        """Yield the start given, the best model that gives all rows one score, and random ones around it."""
+        """Yield the given start, the best model with equal scores, and random ones around it."""
         constant = problem.constant_start
         yield start
         if self.n_starts > 1:
@@ -173,7 +172,7 @@ class MultiStartSQP(Solver):
             yield constant + spread * rng.normal(size=start.size)
 
     def _explore_sample(self, exploration: _Exploration, starts: Iterator[Floats]) -> _Path | None:
-        """Explore a sample of the rows, and return where the best path led, as one to go on with."""
+        """Explore a sample of the rows; return the end of the best path as a path to continue."""
         problem = exploration.problem
         sample = problem.sample(problem.enough_rows, self.seed)
         if sample is None:
@@ -189,7 +188,7 @@ class MultiStartSQP(Solver):
         return exploration.path(best.at.x, best.descent)
 
     def _explore(self, exploration: _Exploration, starts: Iterator[Floats], paths: list[_Path]) -> None:
-        """Set out from all starts, then follow the paths in turn until one is stationary or all are stuck."""
+        """Begin at all starts, then continue the paths in turn until one is stationary or all are stuck."""
         n_steps = exploration.turn_steps if self.warm else SETTINGS.scout_steps
         setting_out = map(exploration.path, starts)
         for path in setting_out if self.warm else list(setting_out):
@@ -197,7 +196,7 @@ class MultiStartSQP(Solver):
             exploration.follow(path, n_steps if self.n_starts > 1 else self.max_iter)
             if self.warm and path.stationary:
                 break
-            # Other starts may lead to better solutions, but not soon where steps do without Hessians.
+            # Other starts may lead to better solutions, but not soon if steps use no Hessians.
             if exploration.without_hessians and (self.warm or path.stationary):
                 break
         n_steps = exploration.turn_steps
@@ -206,12 +205,12 @@ class MultiStartSQP(Solver):
                 exploration.follow(path, n_steps)
                 if path.stationary:
                     return
-            n_steps *= 2  # some creep while others arrive
+            n_steps *= 2  # some paths advance slowly while others end
 
 
 @dataclass(eq=False)
 class _Path:
-    """One start, how far it got, and whether there it ends."""
+    """One start, its last point, and whether the path has ended there."""
 
     at: Point
     descent: Descent
@@ -219,27 +218,27 @@ class _Path:
     stationary: bool = False
 
     def sort_key(self) -> tuple[bool, float]:
-        """Order paths: those that go on first, then by the objective with its penalty on violations."""
+        """Order paths: those that continue first, then by the objective with its penalty on violations."""
         penalty = max(self.descent.penalty, 1.0)
         return self.stuck and not self.stationary, self.at.objective + penalty * self.violations()
 
     def violations(self) -> float:
-        """Return their sum."""
+        """Return the sum of violations."""
         return float(np.maximum(self.at.constraints, 0.0).sum())
 
 
 @dataclass(eq=False)
 class _Exploration:
-    """Takes steps on a problem, and counts those of all phases together.
+    """Make steps on a problem, and count those of all phases together.
 
     Attributes
     ----------
     renewed_after
-        Steps after which the Hessian of small blocks is computed anew.
+        Steps after which the Hessian of small blocks is recomputed.
     wide
         Whether blocks are too large to be factored.
     without_hessians
-        Whether steps do without them.
+        Whether steps use no Hessians.
     turn_steps, max_steps
         Steps of a path's first turn, and of all phases together.
     """
@@ -260,11 +259,11 @@ class _Exploration:
         self.max_steps = self.max_iter * times_as_many
 
     def path(self, start: Floats, like: Descent | None = None) -> _Path:
-        """Set out from a start, with nothing known or with what steps on a problem like this one know."""
+        """Begin a path at a start, with the state of steps on a similar problem if given."""
         problem = self.problem
         at = problem.at(problem.box.project(start))
         self._count(at)
-        # The KKT certificate is computed anew at the end, with other multipliers: leave it some room.
+        # The KKT certificate is computed again at the end, with other multipliers, so it needs some slack.
         tol = 0.5 * self.tol
         if like is not None:
             descent = like.on(problem.at, tol)
@@ -285,10 +284,9 @@ class _Exploration:
         return _Path(at, descent)
 
     def follow(self, path: _Path, n_steps: int) -> None:
-        """Advance along a path, to its end at most; if that is near, by more steps than it is given.
+        """Advance along a path, at most to its end, and by more steps than given if that is near.
 
-        A path on which violations do not fall at the largest penalty ends: it creeps where they are
-        stationary.
+        A path whose violations do not decrease at the largest penalty ends, because they are stationary.
         """
         before, every = path.violations(), SETTINGS.certified_every
         for step in range(SETTINGS.patience * n_steps):
@@ -303,26 +301,26 @@ class _Exploration:
             path.at = following
             self._count(path.at)
             if path.descent.sharpened and step % every == every - 1:
-                # With multipliers of its own it may hold already.
+                # The KKT certificate has its own multipliers and may hold already.
                 path.stuck = path.stationary = self._is_certified(path.at.x)
-        # Infeasible and stationary for the violations: no larger penalty would change anything.
+        # Infeasible and stationary for the violations: a larger penalty would change nothing.
         if path.descent.penalty >= DESCENT.max_penalty:
             path.stuck |= path.violations() > max(self.tol, (1 - SETTINGS.no_fall) * before)
 
     def descend(self) -> Status:
-        """Take IDCA steps from the best point until the KKT certificate holds or they no longer move."""
+        """Make IDCA steps from the best point until the KKT certificate holds or they no longer move."""
         if self.run.best is None:
             return Status.NONFINITE
         if self.wide:  # subproblems need Hessians
             return Status.STALLED
         x = self.run.best.x
-        at = self.problem.at(x)  # another path may have come last, and the last point is the answer
+        at = self.problem.at(x)  # another path may have been last, and the last point is the answer
         self.run.record(self.steps, x, PointValues(at.objective, at.constraints))
         inner = NewtonSteps(epsilon=0.1 * self.tol)
         while not self._is_certified(x):
             following = inner.solve(self.problem.linearise(x, mu=SETTINGS.mu), x)  # Alg. 1, line 3
             if np.linalg.norm(following - x) <= SETTINGS.no_step * (1 + np.linalg.norm(x)):
-                # Kinks that stand in f⁺ and in f⁻ hold IDCA, and not SQP.
+                # Kinks in both f⁺ and f⁻ block IDCA, and not SQP.
                 path = self.path(x)
                 self.follow(path, self.turn_steps)
                 return Status.CONVERGED if path.stationary else Status.STALLED
@@ -334,7 +332,7 @@ class _Exploration:
         return certify(self.problem, x, tol=self.tol).holds(self.tol)
 
     def _count(self, at: Point) -> None:
-        """Count a step, and write it down, unless it is on a sample."""
+        """Count and record a step, unless it is on a sample."""
         self.steps += 1
         if self.problem is self.run.problem:
             self.run.record(self.steps, at.x, PointValues(at.objective, at.constraints))

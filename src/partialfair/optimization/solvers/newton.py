@@ -20,28 +20,27 @@ from partialfair.utils.clock import check_clock
 from partialfair.utils.typing import Floats
 
 EXPECTED_CURVATURE = 0.25
-"""Second derivative of the loss that is expected along features that are measured in their spreads."""
+"""Expected second derivative of the loss along features that are divided by their spreads."""
 
 
 @dataclass(frozen=True)
 class NewtonSettings:
-    """What tunes `Newton`.
+    """Settings of `Newton`.
 
     Attributes
     ----------
     rounding
-        By how much an objective may seem to rise, relative to 1 + its size.
+        Largest apparent increase of an objective, relative to 1 + its size, that counts as rounding.
     ridge
-        First multiple of the identity that is added to a Hessian; ten times as much where it is singular.
+        First multiple of the identity that is added to a singular Hessian; then ten times as much.
     first_held, largest_held
-        Multiples between which one is added where it does not settle which bounds hold a step.
+        Multiples between which one is added if it is not settled which bounds hold a step.
     far, rough
-        Gradient at a start that a sample of the rows improves, and at its end, which is not the minimum of
-        all rows anyway.
+        Gradient above which a sample of the rows improves the start, and at which the steps on it end.
     n_pairs
-        Steps that L-BFGS remembers.
+        Number of steps that L-BFGS stores.
     halvings, enough
-        Of a step, and the part of the predicted fall that it must achieve (Armijo).
+        Halvings of a step, and the fraction of the predicted decrease that it must achieve (Armijo).
     """
 
     rounding: float = 1e-14
@@ -62,19 +61,19 @@ SETTINGS = NewtonSettings()
 class Newton(Solver):
     """``min f_0(w)`` over all of ℝⁿ or a box, by Newton steps.
 
-    The Hessian is formed and factored by group blocks, with a line search; if its blocks would be too large,
-    it is never formed: L-BFGS leads near the minimum, and conjugate gradients in a trust region go on from
-    there, unless there are bounds, which they do not know. Where rows are many, the first steps are on a
-    sample of them.
+    The Hessian is formed and factored by group blocks, with a line search. If its blocks would be too large,
+    it is never formed: L-BFGS approaches the minimum, and conjugate gradients in a trust region continue from
+    there, unless there are bounds, which they do not support. With many rows, the first steps are on a sample
+    of them.
 
     Parameters
     ----------
     max_iter
-        Newton steps; as many of L-BFGS come before them where the Hessian is too large.
+        Newton steps; the same number of L-BFGS steps comes before them if the Hessian is too large.
     tol
-        Stop when ‖∇f_0‖ is no larger; in a box, when what is left of it without the faces' normals is not.
+        Stop when ‖∇f_0‖ is at most this; in a box, without its component along the faces' normals.
     largest_block
-        Size up to which blocks are factored.
+        Largest size of blocks that are factored.
     """
 
     max_iter: int = 200
@@ -90,7 +89,7 @@ class Newton(Solver):
         check_number(self.tol, "tol of Newton", above=0.0)
 
     def iterate(self, run: Run, x: Floats) -> Status:
-        """Run until the gradient vanishes; the status says whether it did."""
+        """Run until the gradient vanishes; return the status."""
         problem = run.problem
         if problem.m:
             raise InputError("Newton solves problems without constraints")
@@ -101,7 +100,7 @@ class Newton(Solver):
         return self._conjugate(problem, x, run)
 
     def _nearer(self, problem: Problem, start: Floats) -> Floats:
-        """Return the minimum of a sample of the rows, if they are many and the start is far from theirs."""
+        """Return the minimum of a sample if there are many rows and the start is far from their minimum."""
         if _stationarity(problem.at(start)) <= SETTINGS.far:
             return start
         sample = problem.sample(problem.enough_rows)
@@ -119,7 +118,7 @@ class Newton(Solver):
         for k in range(self.max_iter):
             if _stationarity(at) <= self.tol:
                 return Status.CONVERGED
-            # A ridge that a singular Hessian needed is needed at the next point as well.
+            # If a singular Hessian needed a ridge, so will the next one.
             step, ridge = _newton_step(at, ridge)
             following = _downhill(at, step)
             if following is None:
@@ -129,13 +128,13 @@ class Newton(Solver):
         return Status.MAX_ITER
 
     def _conjugate(self, problem: Problem, start: Floats, run: Run) -> Status:
-        """Never form the Hessian: L-BFGS, then conjugate gradients in a trust region."""
+        """Run L-BFGS, then conjugate gradients in a trust region; the Hessian is never formed."""
         # In units in which second derivatives are similar: rare features have large penalties.
         units = 1 / np.sqrt(problem.penalties + EXPECTED_CURVATURE)
         last = problem.at(start)
 
         def at(scaled: Floats) -> ProblemPoint:
-            # Value, gradient and curvature at one point share its scores: the last point is remembered.
+            # Value, gradient and curvature at one point share its scores, so the last point is cached.
             nonlocal last
             x = problem.box.project(units * scaled)  # rounding may leave a box
             if not np.array_equal(last.x, x):
@@ -156,7 +155,7 @@ class Newton(Solver):
             return problem.box.stationarity(x, ended.jac / units) <= self.tol
 
         bounded = not problem.box.is_unbounded
-        # Far from the minimum steps by gradients alone cost least; with bounds they must lead all the way.
+        # Far from the minimum gradient steps are cheapest; with bounds they are the only ones.
         ended = minimize(
             lambda scaled: at(scaled).objective,
             start / units,
@@ -188,7 +187,7 @@ def _stationarity(at: ProblemPoint) -> float:
 
 
 def _newton_step(at: ProblemPoint, ridge: float) -> tuple[Floats, float]:
-    """Return the Newton step within the domain, and the ridge that a singular Hessian needed."""
+    """Return the Newton step within the domain, and the ridge for a singular Hessian."""
     problem, concave_part, held = at.problem, 1.0, 0.0
     convex, concave = at.objective_hessians()
     no_rows, bounds = np.empty((0, problem.n)), problem.box.room(at.x)
@@ -202,7 +201,7 @@ def _newton_step(at: ProblemPoint, ridge: float) -> tuple[Floats, float]:
             )
             step = model.step(np.empty(0))
         except np.linalg.LinAlgError:
-            # Less of the concave part, if there is one; the rest is singular up to rounding.
+            # Use less of the concave part, if there is one; the rest is singular up to rounding.
             if concave_part > DESCENT.min_concave_part and concave is not None:
                 concave_part /= 2
             else:
@@ -214,7 +213,7 @@ def _newton_step(at: ProblemPoint, ridge: float) -> tuple[Floats, float]:
 
 
 def _downhill(at: ProblemPoint, step: Floats) -> ProblemPoint | None:
-    """Halve a step until the objective falls enough (Armijo); None if it never does."""
+    """Halve a step until the objective decreases enough (Armijo); None if it never does."""
     slope = float(at.objective_gradient() @ step)
     slack = SETTINGS.rounding * (1 + abs(at.objective))
     for halvings in range(SETTINGS.halvings):

@@ -1,4 +1,4 @@
-"""What a solver is, the account of a solve, and its result."""
+"""The base class of solvers, the state of a solve, and its result."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from partialfair.utils.clock import (
 from partialfair.utils.typing import Floats
 
 _NEARLY_FEASIBLE = 1e-2
-"""By how much a start may violate the constraints more than another and still be taken for feasible."""
+"""Additional violation of the constraints, compared with another start, up to which a start is feasible."""
 
 _FIRST_ORDER = "; IDCA with Switching inside, DirectSwitching and AugmentedLagrangian need gradients only"
 
 
 @dataclass(frozen=True)
 class Record:
-    """One line of history: after which step, at what cost, how good.
+    """One record of the history of a solve: the step, its cost, and the values of objective and violation.
 
-    Seconds are those of the solver, without evaluations for the history, callbacks and what else a fit does.
+    Seconds are those of the solver, without evaluations for the history, callbacks and other work of a fit.
     """
 
     step: int
@@ -56,7 +56,7 @@ class Result:
     x
         The point (w, θ).
     ended
-        How the solver says that it ended.
+        The status that the solver reports.
     objective, violation
         ``f_0(x)`` and ``max(0, max_i f_i(x))``.
     feasible
@@ -74,23 +74,23 @@ class Result:
 
     @property
     def status(self) -> Status:
-        """What may be said of the point before its KKT certificate is computed."""
+        """The status of the point before its KKT certificate is computed."""
         return decide_status(self.ended, feasible=self.feasible)
 
 
 class Solver:
-    """A frozen settings object whose ``iterate`` is the algorithm; or it has a ``solve`` of its own.
+    """A frozen settings object whose ``iterate`` is the algorithm, or which overrides ``solve``.
 
     Attributes
     ----------
     requires
-        What rows must be able to compute; for problems whose rows lack some of it an `InputError` names what.
+        Capabilities of the rows that the solver needs; an `InputError` names those that a problem lacks.
     """
 
     requires: ClassVar[frozenset[Capability]] = frozenset({Capability.GRADIENT})
 
     def iterate(self, run: Run, x: Floats) -> Status:
-        """Take the steps of the algorithm from x, and record points in the run; return how it ended."""
+        """Make the steps of the algorithm from x, and record points in the run; return the final status."""
         raise NotImplementedError(f"{type(self).__name__} has neither iterate nor a solve of its own")
 
     def solve(
@@ -103,13 +103,13 @@ class Solver:
     ) -> Result:
         """Return the best point found from ``start`` within some seconds.
 
-        The deadline holds inside of steps: passes over the data and quadratic programs look at it themselves.
+        The deadline also holds within steps, because passes over the data and quadratic programs check it.
         Ctrl-C returns the best point so far.
         """
         run = Run(self, problem, callback)
         start = problem.domain.project(start)
         with deadline(deadline_in(time_limit)):
-            # However it ends, the best point so far is an answer.
+            # The best point so far is the result, however the solve ends.
             try:
                 status = self.iterate(run, start)
             except Ended as end:
@@ -125,12 +125,12 @@ class Solver:
         return run.result(status)
 
     def start(self, problem: Problem, free: Floats, last: Floats | None = None) -> Floats:
-        """Return where to start: by default at a model that gives all rows one score, which is feasible.
+        """Return the start, by default a model with equal scores for all rows, which is feasible.
 
         Parameters
         ----------
         problem
-            What is to be solved.
+            The problem to solve.
         free
             Parameters of the unconstrained model.
         last
@@ -139,17 +139,17 @@ class Solver:
         return feasible_start(problem, last)
 
     def again(self) -> Solver:
-        """Return the solver for a problem that is nearly the last one, whose solution is the start."""
+        """Return the solver for a problem that differs little from the last, whose solution is the start."""
         return self
 
 
 def feasible_start(problem: Problem, last: Floats | None) -> Floats:
-    """Return the last solution if it is nearly feasible, else the best model that gives all rows one score.
+    """Return the last solution if it is nearly feasible, else the best model with equal scores.
 
-    The paper's methods need a feasible start (Assumption 6.3 E). Where a constraint has a threshold of
-    its own, w = 0 may be more feasible than that model.
+    The paper's methods need a feasible start (Assumption 6.3 E). If a constraint has a fixed threshold, w = 0
+    may have a smaller violation than that model.
     """
-    # In ascending order of what is likely to be a good start: the last nearly feasible one is chosen.
+    # Starts that are likely to be better come later: the last nearly feasible one is chosen.
     candidates = [problem.trivial_start, problem.constant_start]
     if last is not None:
         candidates.append(last)
@@ -162,12 +162,12 @@ def feasible_start(problem: Problem, last: Floats | None) -> Floats:
 
 
 def unconstrained_start(problem: Problem, free: Floats, last: Floats | None) -> Floats:
-    """Return the last solution, or else the unconstrained model with thresholds that suit its scores."""
+    """Return the last solution, or else the unconstrained model with thresholds computed from its scores."""
     return problem.start_at(free) if last is None else last
 
 
 class Ended(Exception):
-    """The run is over before the algorithm is."""
+    """Raised to end a run before its algorithm ends."""
 
     def __init__(self, status: Status) -> None:
         super().__init__(status)
@@ -175,14 +175,14 @@ class Ended(Exception):
 
 
 class Seen(NamedTuple):
-    """A point that a solver has been at, and whether it is feasible up to the solver's tolerance."""
+    """A point that a solver has visited, and whether it is feasible up to the solver's tolerance."""
 
     x: Floats
     evaluation: PointValues
     feasible: bool
 
     def better_than(self, other: Seen | None) -> bool:
-        """Feasible beats infeasible; then the lower objective, or the lower violation."""
+        """Whether it is better: feasible before infeasible, then by objective or by violation."""
         # The paper's 𝒯: infeasible iterates count only as long as none is feasible.
         if other is None or self.feasible != other.feasible:
             return other is None or self.feasible
@@ -193,12 +193,12 @@ class Seen(NamedTuple):
 
 @dataclass(eq=False)
 class Run:
-    """Book-keeping of one solve: the clock, the history, the best point so far, and when to stop.
+    """The state of one solve: the clock, the history, the best point so far, and the stopping rule.
 
     Attributes
     ----------
     solver, problem
-        Who solves what. An `InputError` names what the solver requires and the rows cannot compute.
+        The solver and its problem. An `InputError` names required capabilities that the rows lack.
     callback
         As in `Solver.solve`.
     tolerance
@@ -234,7 +234,7 @@ class Run:
             self._since = time.perf_counter()
 
     def record(self, step: int, x: Floats, known: PointValues | None = None) -> None:
-        """Evaluate a point, unless that is known, and remember it if it is the best; or end the run."""
+        """Evaluate a point, unless its values are known, and keep it if it is the best; or end the run."""
         with self.off_the_clock():
             line, best = self.remember(step, x, known)
             if self.callback is not None and self.callback(line, best):
@@ -242,7 +242,7 @@ class Run:
         check_clock()
 
     def remember(self, step: int, x: Floats, known: PointValues | None = None) -> tuple[Record, Floats]:
-        """Add a point to the history; return its line and the best point so far."""
+        """Add a point to the history; return its record and the best point so far."""
         with ignore_deadline():  # a point that was reached in time counts
             evaluation = self.problem.evaluate(x) if known is None else known
         if not (np.isfinite(evaluation.objective) and np.isfinite(evaluation.violation)):
@@ -257,7 +257,7 @@ class Run:
         return line, self.best.x
 
     def result(self, ended: Status) -> Result:
-        """Return the best point, or if the solver says that it arrived the last."""
+        """Return the best point, or the last one if the solver reports convergence."""
         if self.best is None or self.last is None:
             raise FloatingPointError("the starting point has a loss or constraint that is not finite")
         # A point with a lower objective that is not stationary may have been passed on the way.

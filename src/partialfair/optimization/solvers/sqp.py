@@ -1,6 +1,6 @@
-"""Sequential quadratic programming: one small quadratic program a step, in the multipliers alone.
+"""Sequential quadratic programming: one small quadratic program per step, in the multipliers only.
 
-`SQP` solves the DC problem itself, `NewtonSteps` the convex subproblems of IDCA; both take the steps of
+`SQP` solves the DC problem itself, `NewtonSteps` the convex subproblems of IDCA; both use the steps of
 `partialfair.optimization.solvers.descent`.
 """
 
@@ -21,17 +21,17 @@ from partialfair.utils.typing import Floats
 
 @dataclass(frozen=True)
 class SQP(Solver):
-    """Newton steps on the Lagrangian under linearised constraints, safeguarded by an exact penalty.
+    """Newton steps on the Lagrangian under linearized constraints, safeguarded by an exact penalty.
 
-    The start need not be feasible, and few passes over the data are needed; see
-    `partialfair.optimization.solvers.descent` for what a step does.
+    The start need not be feasible, and few passes over the data are needed;
+    `partialfair.optimization.solvers.descent` describes a step.
 
     Parameters
     ----------
     max_iter
         Steps.
     tol
-        Stop when violation, complementarity and the gradient of the Lagrangian are no larger.
+        Stop when violation, complementarity and the gradient of the Lagrangian are at most this.
     """
 
     max_iter: int = 200
@@ -60,16 +60,16 @@ class SQP(Solver):
 
 @dataclass(frozen=True)
 class NewtonSteps:
-    """Newton model of the loss, tangents and kinks of the convex parts, one quadratic program a step.
+    """Newton model of the loss, tangents and kinks of the convex parts, one quadratic program per step.
 
     Parameters
     ----------
     n_steps
-        Steps at most.
+        Largest number of steps.
     epsilon
         Residual of the subproblem's KKT conditions to reach.
     smallest
-        What `longer` may lower it to.
+        Lower bound of the residual in `longer`.
     """
 
     n_steps: int = 30
@@ -85,7 +85,7 @@ class NewtonSteps:
     def solve(self, subproblem: Subproblem, start: Floats) -> Floats:
         """Return a point whose residual is small, or the last that was reached."""
         at: Point = subproblem.at(start)
-        # Each subproblem begins anew: its tangents, and so its multipliers and kinks, are others.
+        # A new state for each subproblem, because its tangents, and so its multipliers and kinks, differ.
         descent = Descent(subproblem.at, np.zeros(subproblem.problem.m), self.epsilon, subproblem.problem.box)
         for _ in range(self.n_steps):
             following = descent.advance(at)
@@ -95,6 +95,6 @@ class NewtonSteps:
         return at.x
 
     def longer(self) -> NewtonSteps | None:
-        """Return the same with a smaller residual to reach."""
+        """Return a copy with a smaller residual to reach."""
         smaller = self.epsilon / 10
         return replace(self, epsilon=smaller) if smaller >= self.smallest else None

@@ -1,4 +1,4 @@
-"""How a solve or a fit ended, decided in one place."""
+"""The status of solves and fits."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
-    """Endings; running out of steps is not infeasibility, and neither is convergence.
+    """The status of a solve or a fit; MAX_ITER means neither infeasibility nor convergence.
 
-    STATIONARY is what first-order solvers call a point at which the gradient of the Lagrangian vanishes; only
-    a KKT certificate makes it CONVERGED. FEASIBLE is a model whose exact gaps are small enough, where no
-    point with a KKT certificate was found that satisfies the constraint. NOT_VALIDATED is a fit for the
-    population whose held-out rows do not show of any model that its gap is small enough.
+    STATIONARY: a first-order solver found a point at which the gradient of the Lagrangian vanishes; only with
+    a KKT certificate the status is CONVERGED. FEASIBLE: the exact gaps of the model are within their limits,
+    and no feasible point with a KKT certificate was found. NOT_VALIDATED: with ``enforce="population"``, the
+    held-out rows validate no model.
     """
 
     CONVERGED = "converged"
@@ -27,31 +27,31 @@ class Status(StrEnum):
 
 
 GOOD = (Status.CONVERGED, Status.FEASIBLE)
-"""Endings of fits whose model satisfies the constraint."""
+"""Status of fits whose model satisfies the constraint."""
 
 CUT_SHORT = (Status.TIME_LIMIT, Status.STOPPED)
-"""Endings of solves that the clock or the user ended."""
+"""Status of solves that the clock or the user ended."""
 
 
 def decide_status(
-    ended: Status, *, feasible: bool, certified: bool | None = None, satisfied: bool | None = None
+    ended: Status, *, feasible: bool, kkt_holds: bool | None = None, satisfied: bool | None = None
 ) -> Status:
     """Return the status of a point.
 
     Parameters
     ----------
     ended
-        How the solver says that it ended. Its CONVERGED claims a witness of the KKT conditions.
+        The status of the solver. CONVERGED claims a witness of the KKT conditions.
     feasible
         Whether the point satisfies the constraints up to the solver's tolerance.
-    certified
-        Whether the KKT certificate of the point holds, or of another that is no better and satisfies the
-        constraint, too; None if it was not computed.
+    kkt_holds
+        Whether the KKT certificate holds for the point, or for a feasible point that is not better; None if
+        it was not computed.
     satisfied
         Whether exact gaps are small enough; None if they were not computed.
     """
-    claimed = certified is None and ended is Status.CONVERGED and feasible
-    if (certified or claimed) and satisfied is not False:
+    claimed = kkt_holds is None and ended is Status.CONVERGED and feasible
+    if (kkt_holds or claimed) and satisfied is not False:
         return Status.CONVERGED  # whatever ended the solver
     if ended in CUT_SHORT or ended is Status.NONFINITE:
         return ended
@@ -59,25 +59,25 @@ def decide_status(
         return Status.FEASIBLE
     if not feasible or satisfied is False:
         return Status.NO_FEASIBLE_POINT
-    if ended is Status.CONVERGED and certified is False:
-        return Status.STALLED  # it converged as far as the solver knows, and the KKT certificate says no
+    if ended is Status.CONVERGED and kkt_holds is False:
+        return Status.STALLED  # the solver reports convergence, but the KKT certificate does not hold
     return ended
 
 
-def decide_status_on_new_rows(ended: Status, *, certified: bool, cut: Status | None = None) -> Status:
-    """Return the status of a model that was chosen on rows held out.
+def decide_status_on_new_rows(ended: Status, *, validated: bool, cut: Status | None = None) -> Status:
+    """Return the status of a model that was chosen on held-out rows.
 
     Parameters
     ----------
     ended
-        The status of its own fit, which satisfied the constraint on the training set or did not.
-    certified
-        Whether held-out rows show that it satisfies the constraint in the population.
+        The status of its own fit to the training set.
+    validated
+        Whether held-out rows validate it.
     cut
-        What cut the search for models short, if anything did.
+        The status of an interruption of the search, if there was one.
     """
     if cut is not None:
         return cut
-    if not certified:
+    if not validated:
         return Status.NOT_VALIDATED
     return Status.CONVERGED if ended is Status.CONVERGED else Status.FEASIBLE

@@ -15,7 +15,7 @@ from partialfair.utils.checks import check_count, check_number
 from partialfair.utils.typing import Floats
 
 _EQUAL = 1e-12
-"""Constraints that differ by less are equally violated: at the trivial start whole groups of them are."""
+"""Constraints that differ by less are equally violated, as many are at the trivial start."""
 
 
 def switching_step(
@@ -26,11 +26,11 @@ def switching_step(
     Returns
     -------
     next point, whether v was nearly feasible
-        A zero subgradient cannot be followed; the point then stays where it is.
+        With a zero subgradient the point does not change.
     """
     constraints = oracle.constraints
-    # g = max_i g_i, whose subgradient is that of any of the largest. The first of equals, so that rounding
-    # does not choose.
+    # g = max_i g_i, whose subgradient is that of any of the largest. The first of equal ones, so that the
+    # choice does not depend on rounding.
     worst = int(np.argmax(constraints >= constraints.max() - _EQUAL)) if constraints.size else -1
     feasible = worst < 0 or constraints[worst] <= epsilon  # Alg. 2, line 4; Alg. 3, line 4
     gradient = oracle.objective_gradient() if feasible else oracle.constraint_gradient(worst)
@@ -53,8 +53,8 @@ class Switching:
     epsilon
         Infeasibility tolerance ε, also the step's numerator.
     longest
-        When a run finds nothing better than its start, IDCA asks for one of twice the steps, up to this many;
-        0 leaves T as it is.
+        If a run finds no point better than its start, IDCA doubles the number of steps, up to this number;
+        with 0, T does not change.
     """
 
     n_steps: int = 200
@@ -74,15 +74,15 @@ class Switching:
     def solve(self, subproblem: Subproblem, start: Floats) -> Floats:
         """Return the nearly feasible iterate with the smallest g_0 (Alg. 2, line 10).
 
-        The paper starts from feasible points. From others, as long as no iterate is nearly feasible, the one
-        that violates the constraints least is returned.
+        The paper starts from feasible points. If no iterate is nearly feasible, the one with the smallest
+        violation is returned.
         """
         v, best, best_order = start, start, (True, np.inf)
         for _ in range(self.n_steps):  # Alg. 2, line 3
             oracle = subproblem.at(v)
             following, feasible = switching_step(subproblem, oracle, v, self.epsilon)
-            # 𝒯 and its argmin, lines 5 and 10: feasible points by their objective. Before any is, others by
-            # their violation, for which the paper has no need.
+            # 𝒯 and its argmin, lines 5 and 10: feasible points by their objective; without any, unlike in
+            # the paper, others by their violation.
             order = (not feasible, oracle.objective if feasible else float(oracle.constraints.max()))
             if order < best_order:
                 best, best_order = v, order
