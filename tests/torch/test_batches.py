@@ -156,16 +156,16 @@ def test_tangents_of_all_rows_are_those_without_group_batches():
     [
         (
             lambda: GroupBatchSampler(groups_of([50, 50]), 10, least=6),
-            "cannot hold 6 members of each of 2 groups",
+            "cannot have 6 rows of each of 2 groups",
         ),
-        (lambda: GroupBatchSampler(groups_of([999, 1]), 10, least=0), "would never hold group 'b'"),
+        (lambda: GroupBatchSampler(groups_of([999, 1]), 10, least=0), "would have no rows of group 'b'"),
         (lambda: GroupBatchSampler(groups_of([5, 5]), 0), "batch_size must be"),
         (lambda: GroupBatchSampler(groups_of([5, 5]), 20), "there are 10 rows, fewer than a batch of 20"),
         (
             lambda: ScoreConstraints(
                 StatisticalParity((0.2, 0.6), 0.1), groups_of([5, 5]), batch_shares={"a": 1.0}
             ),
-            "batch_shares must be given for the groups",
+            "batch_shares must have exactly the groups",
         ),
         (
             lambda: ScoreConstraints(

@@ -391,7 +391,7 @@ def test_bad_batches_are_one_sentence_before_constraints_join():
         ((loss, scores, codes, y, rows + 1), "rows must be from 0 to 49, .* and there is 50"),
         ((loss, scores, codes, y, rows[:10]), r"rows has shape \(10,\)"),
         ((scores, scores, codes, y, rows), r"loss must be one number, .* not of shape \(50,\)"),
-        ((loss, scores[:0], codes[:0], y[:0], rows[:0]), "a batch must have rows"),
+        ((loss, scores[:0], codes[:0], y[:0], rows[:0]), "the batch is empty"),
     ):
         with pytest.raises(InputError, match=match):
             fair(*batch)
@@ -425,7 +425,7 @@ def test_a_group_that_never_comes_is_one_sentence():
     batch = torch.zeros(()), X[rows, 0].float(), fair.codes(groups)[rows], None, rows
     fair(*batch)
     fair(*batch)
-    with pytest.raises(InputError, match="no batch held a row of group 'b'"):
+    with pytest.raises(InputError, match="no batch contained a row of group 'b'"):
         fair(*batch)
 
 

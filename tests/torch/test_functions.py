@@ -172,15 +172,15 @@ def test_bad_input_is_one_sentence(make, match):
 @pytest.mark.parametrize(
     ("name", "wrong", "match"),
     [
-        ("scores", torch.Tensor.double, "scores are torch.float64, and the constraints torch.float32"),
+        ("scores", torch.Tensor.double, "scores are torch.float64 and the constraints are torch.float32"),
         ("scores", torch.Tensor.int, "scores must be a tensor of floating-point numbers, not torch.int32"),
         ("scores", torch.Tensor.bool, "scores must be a tensor of floating-point numbers"),
         ("scores", lambda s: s.to(torch.complex64), "scores must be a tensor of floating-point numbers"),
         ("scores", torch.Tensor.to_sparse, "scores must be .*, not a sparse or nested tensor"),
         ("scores", torch.Tensor.numpy, "scores must be a tensor of floating-point numbers, not ndarray"),
         ("scores", lambda s: s[0], r"scores must be a vector, not of shape \(\)"),
-        ("scores", lambda s: s[:0], "a batch must have rows"),
-        ("scores", lambda s: s.to("meta"), "scores are on meta, and the constraints on cpu"),
+        ("scores", lambda s: s[:0], "the batch is empty"),
+        ("scores", lambda s: s.to("meta"), "scores are on meta and the constraints on cpu"),
         ("groups", lambda g: g + 2, "groups must be from 0 to"),
         ("groups", torch.Tensor.float, "groups must be a tensor of whole numbers"),
         ("groups", torch.Tensor.to_sparse, "groups must be .*, not a sparse or nested tensor"),

@@ -83,9 +83,9 @@ def test_the_promise_is_judged_in_the_precision_of_the_network(dtype):
     ("make", "options", "match"),
     [
         (lambda: network(1), {"group_terms": "intercept"}, "needs group_terms=None"),
-        (lambda: network(3), {}, "one or two outputs, and it has 3"),
+        (lambda: network(3), {}, "one or two outputs, not 3"),
         (lambda: (nn.Sequential(h := nn.Linear(4, 1, bias=False)), h), {}, "must have a bias"),
-        (lambda: (network(1)[0], nn.Linear(8, 1)), {}, "the last layer is not one of the network's"),
+        (lambda: (network(1)[0], nn.Linear(8, 1)), {}, "the last layer must be a module of the network"),
         (lambda: (network(1)[0], network(1)[0][1]), {}, "must be an nn.Linear, not Tanh"),
     ],
 )

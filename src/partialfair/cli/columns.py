@@ -215,8 +215,8 @@ def _numbers(column: pd.Series, path: Path, *, ranked: bool = False) -> Floats:
         as_given = np.array(whole, dtype=object)
     if (merged := find_merged(as_given, numbers)) is not None:
         raise InputError(
-            f"column {_name(column)} of {path} has {shown(merged[0])} and {shown(merged[1])}, which are equal "
-            "as floats; write smaller numbers, for example their ranks"
+            f"column {_name(column)} of {path} has {shown(merged[0])} and {shown(merged[1])}, which are "
+            "equal as floats; write smaller numbers, for example their ranks"
         )
     return numbers
 
@@ -301,8 +301,8 @@ class PositiveLabel:
             return []
         return [
             f"low scores are good (--lower-is-better), and the positive label is a bad outcome, "
-            f"{column} = {self.value}: equal opportunity and equalized odds then treat such rows as qualified; "
-            f"if {self.other} is meant, use --pos-label {shlex.quote(str(self.other))}"
+            f"{column} = {self.value}: equal opportunity and equalized odds then treat such rows as "
+            f"qualified; if {self.other} is meant, use --pos-label {shlex.quote(str(self.other))}"
         ]
 
 

@@ -48,7 +48,7 @@ class Prediction:
         return int((self.table["score"] > self.model.classifier.decision_threshold_).sum())
 
     def record(self, out: Path) -> dict[str, Any]:
-        """Return plain data for JSON; the schema's number changes when a reader would have to."""
+        """Return plain data for JSON; an incompatible change increases the number of the schema."""
         return {
             "schema": "partialfair.predict/1",
             "model": str(self.model_path),
@@ -230,7 +230,7 @@ class Export:
         return [(value.name, _type_of(value)) for value in self.proto.graph.output]
 
     def record(self) -> dict[str, Any]:
-        """Return plain data for JSON; the schema's number changes when a reader would have to."""
+        """Return plain data for JSON; an incompatible change increases the number of the schema."""
         return {
             "schema": "partialfair.export/1",
             "model": str(self.model_path),

@@ -373,8 +373,8 @@ class AuditSettings(TableFile, GateOptions, ScoreSettings):
         reason = None
         if self.interval == AUTO:
             reason = (
-                f"tests an interval that was fixed before, and --interval {AUTO} chooses one with a large gap on "
-                "the same rows; give the interval"
+                f"tests an interval that was fixed before, and --interval {AUTO} chooses one with a large "
+                "gap on the same rows; give the interval"
             )
         self.check_gate({FailureKinds.exceeds: reason})
 

@@ -1,4 +1,4 @@
-"""Fitted models as ONNX: files that run in onnxruntime, without Python or with."""
+"""Export of fitted models to ONNX, for scoring with onnxruntime."""
 
 from partialfair.onnx.export import to_onnx
 

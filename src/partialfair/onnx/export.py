@@ -1,4 +1,4 @@
-"""Fitted models as ONNX: inputs, scores, decisions, and metadata that say what a model is."""
+"""Export of fitted models to ONNX: inputs, scores, decisions and metadata."""
 
 from __future__ import annotations
 
@@ -23,42 +23,64 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 OUTPUTS = ("scores", "label", "probabilities")
-"""Names of what a model returns."""
+"""Names of the outputs."""
 
 
 def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> ModelProto:
-    """Return a fitted model as ONNX, which runs without partialfair and without the library it came from.
+    """Convert a fitted model to ONNX, which runs without partialfair and without the original library.
 
-    Inputs are ``X``, the features in double precision (columns of ``sensitive_columns`` left out), and, only
-    if scores depend on the group, ``group`` with labels as in ``groups_``: texts, whole numbers, booleans or
-    doubles, one column; where columns were crossed, one input each, called as they are. An adjuster without a
-    scorer takes ``unadjusted`` scores instead of ``X``; a model that ``partialfair train`` saved takes the
-    columns of its table.
+    The inputs are ``X``, the features in double precision without the columns of ``sensitive_columns``, and,
+    only if scores depend on the group, ``group``, one column with labels as in ``groups_`` (texts, whole
+    numbers, booleans or doubles). Intersectional groups have one input for each of their columns, with the
+    same names. An adjuster without an estimator has the input ``unadjusted`` scores instead of ``X``. A model
+    that ``partialfair train`` saved has one input for each column of its table.
 
-    Outputs are ``scores``, as ``decision_function`` or, of regressors, ``predict`` gives them, and of
-    classifiers ``label`` and, where the model has any, ``probabilities`` of both classes. Arithmetic is in
-    double precision: scores of refitted trees and of adjusters are the same to the last bit, those of linear
-    models but for the order of sums. What Python refuses has no score: rows of a group that the model does
-    not know, and rows with missing values where it takes none, have NaN for scores, and a ``label`` that is
-    none of the classes (an empty text, NaN, or the least class minus 1).
+    The outputs are ``scores``, as in ``decision_function`` or, for regressors, ``predict``; for classifiers
+    also ``label`` and, if the model has them, ``probabilities`` of both classes. The arithmetic is in double
+    precision: scores of refitted trees and of adjusters are equal to the last bit, and scores of linear
+    models are equal up to the order of sums. Rows for which Python raises an error (rows of an unknown group,
+    and missing values that the model does not support) have NaN as their score, and a ``label`` that is not
+    one of the classes (an empty text, NaN, or the smallest class minus 1).
 
     Parameters
     ----------
-    model
+    model : estimator
         A fitted `PartialFairClassifier`, `PartialFairRegressor`, `PartialFairTrees` (of LightGBM, XGBoost or
-        scikit-learn) or `PartialParityAdjuster`, by itself or around such a model, around trees or a linear
-        model of scikit-learn; a pipeline of scalers that ends in one; or a model of ``partialfair train``.
-    path
-        Where to write it, if it is to be written. An existing file is replaced, at once or not at all.
+        scikit-learn) or `PartialParityAdjuster` (alone, or with such a model or a tree ensemble or linear
+        model of scikit-learn as its estimator); a pipeline of scalers that ends in one; or a model of
+        ``partialfair train``.
+    path : str or path-like, default=None
+        The file to write. An existing file is replaced atomically. If None, no file is written.
 
     Returns
     -------
     onnx.ModelProto
-        Checked. Its metadata tell what was asked of the model and what the codes of categories stand for.
-        It needs onnxruntime 1.21, with splits on categories 1.23.
+        The checked model. Its metadata contain the constraints and the meaning of category codes. It needs
+        onnxruntime 1.21, or 1.23 with splits on categories.
+
+    Raises
+    ------
+    InputError
+        If the model cannot be exported.
+
+    See Also
+    --------
+    partialfair.save_model : Save a fitted model for use from Python.
+
+    Examples
+    --------
+    >>> from partialfair import PartialFairClassifier
+    >>> from partialfair.datasets import make_admissions
+    >>> from partialfair.onnx import to_onnx
+    >>> data = make_admissions(500, seed=0)
+    >>> X = data.X.select_dtypes("number").fillna(0)
+    >>> clf = PartialFairClassifier("statistical_parity", interval=(0.15, 0.4), max_gap=0.2)
+    >>> clf = clf.fit(X, data.y, sensitive_features=data.sensitive_features)
+    >>> [output.name for output in to_onnx(clf).graph.output]
+    ['scores', 'label', 'probabilities']
     """
     if isinstance(model, type):
-        raise InputError(f"to_onnx takes a fitted model, not the class {model.__name__}")
+        raise InputError(f"to_onnx needs a fitted model, not the class {model.__name__}")
     graph = Graph()
     if isinstance(model, TableModel):
         exported = _read_table_model(model)
@@ -84,8 +106,8 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> ModelProt
 
 
 def _add_decision(graph: Graph, scores: Name, decision: Decision) -> None:
-    """Return the label, and the probabilities of both classes."""
-    # Both classes, and what is returned where there is no score.
+    """Add the outputs for the label and for the probabilities of both classes."""
+    # Both classes, and the label of rows without a score.
     classes = decision.classes.tolist()
     kind: Kind = "string"
     values = np.array([*map(str, classes), ""], dtype=object)
@@ -103,10 +125,10 @@ def _add_decision(graph: Graph, scores: Name, decision: Decision) -> None:
 
 
 def _read_table_model(model: TableModel) -> ExportedModel:
-    """Return what of a model of tables is exported: its classifier, with the table's labels and groups."""
+    """Return the exported parts of a table model: its classifier with the labels and groups of the table."""
     exported = read_model(model.classifier)
     if exported.group_labels:
-        # As the cells of the table hold groups; codes are written with their column in messages.
+        # Groups as in the cells of the table; codes have the name of their column in messages only.
         labels = []
         for label in exported.group_labels:
             cells = [
@@ -127,9 +149,9 @@ def _read_table_model(model: TableModel) -> ExportedModel:
 
 
 def _table_inputs(graph: Graph, model: TableModel, exported: ExportedModel) -> GraphRows:
-    """Declare one input for each column, doubles or texts, and make features of them.
+    """Declare one input for each column, doubles or texts, and encode the features.
 
-    An empty cell is NaN, or an empty text. A column that is called as an output is called ``column x``.
+    An empty cell is NaN or an empty text. A column with the name of an output becomes ``column x``.
     """
     kinds: dict[Name, Kind] = {}
     parts = []
@@ -148,9 +170,9 @@ def _table_inputs(graph: Graph, model: TableModel, exported: ExportedModel) -> G
 
 
 def _encoded_column(graph: Graph, column: Column, value: Name) -> Name:
-    """Return the features of one column, as `Column.entries` makes them."""
+    """Return the features of one column, as in `Column.entries`."""
     if isinstance(column, CategoryColumn):
-        # Gaps come last; unknown levels are none of them.
+        # Missing values come last; unknown levels have no feature.
         levels = [*column.levels, *([""] if column.gaps else [])]
         codes = graph.column(graph.lookup(value, levels, len(levels)))
         places = graph.constant(np.arange(len(levels))[None])
@@ -165,7 +187,7 @@ def _encoded_column(graph: Graph, column: Column, value: Name) -> Name:
 
 
 def _raw_column(graph: Graph, column: Column, value: Name, order: Sequence[Any] | None) -> Name:
-    """Return a column as trees read it: numbers, or codes in the library's order; NaN for other levels."""
+    """Return a column as input of trees: numbers, or codes in the library's order; NaN for unknown levels."""
     if isinstance(column, NumberColumn):
         return graph.column(value)
     levels = [str(level) for level in order or column.levels]
@@ -175,9 +197,9 @@ def _raw_column(graph: Graph, column: Column, value: Name, order: Sequence[Any] 
 
 
 def _metadata(model: Any, exported: ExportedModel, *, has_codes: bool) -> dict[str, str]:
-    """Return what a model says about itself: texts, most of them JSON.
+    """Return the metadata of a model: texts, most of them JSON.
 
-    What codes stand for is among it where the inputs hold codes.
+    They include the meaning of category codes if the inputs contain codes.
     """
     result: Any = getattr(model, "result_", None)
     facts: dict[str, Any] = {"model": type(model).__name__, "partialfair": version("partialfair")}

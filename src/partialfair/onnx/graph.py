@@ -1,4 +1,4 @@
-"""Graphs of ONNX operators, with inputs, constants and outputs; and the inputs that hold the group."""
+"""Graphs of ONNX operators with inputs, constants and outputs, and the inputs for the group."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 Name: TypeAlias = str
-"""Of a value in a graph."""
+"""The name of a value in a graph."""
 
 Kind: TypeAlias = Literal["double", "int64", "bool", "string"]
-"""What a value holds."""
+"""The type of a value."""
 
 _ML = "ai.onnx.ml"
-# Versions of the operators: 5 of ai.onnx.ml is the first whose trees take and return doubles.
+# Versions of the operators: version 5 of ai.onnx.ml is the first with trees in double precision.
 _OPSETS = {"": 18, _ML: 5}
 
-# Of the file format. Newer ones have nothing that is needed here, and older runtimes refuse them.
+# Version of the file format: newer ones are not needed, and older runtimes do not support them.
 _IR_VERSION = 9
 
-# What names of inner values begin with, so that inputs may be called as columns are.
+# The prefix of inner values, so that inputs may have the names of columns.
 _OURS = "partialfair/"
 
 
 class Graph:
-    """Operators in the order in which they run."""
+    """A list of operators in execution order."""
 
     def __init__(self) -> None:
         self._onnx = require("onnx", extra="onnx", purpose="export to ONNX")
@@ -47,18 +47,18 @@ class Graph:
         self._outputs: dict[Name, Any] = {}
 
     def input(self, name: Name, kind: Kind, n_columns: int | None = None) -> Name:
-        """Declare an input: a column, or a table with so many columns."""
-        if name not in self._inputs:  # a column of features may hold the group as well
+        """Declare an input: a column, or a table with this number of columns."""
+        if name not in self._inputs:  # a feature may also be the group
             self._inputs[name] = self._value_info(name, kind, n_columns)
         return name
 
     def output(self, name: Name, value: Name, kind: Kind, n_columns: int | None = None) -> None:
-        """Return a value to whoever runs the graph, under a name."""
+        """Declare an output with a name."""
         self._nodes.append(self._helper.make_node("Identity", [value], [name]))
         self._outputs[name] = self._value_info(name, kind, n_columns)
 
     def constant(self, values: npt.ArrayLike) -> Name:
-        """Add numbers, or texts, that never change."""
+        """Add a constant of numbers or texts."""
         array, name = np.asarray(values), f"{_OURS}constant {len(self._constants)}"
         if array.dtype.kind in "OU":
             texts = [str(text).encode() for text in array.ravel()]
@@ -80,7 +80,7 @@ class Graph:
         return self.op(operator, *inputs, domain=_ML, **attributes)
 
     def tensor(self, values: npt.ArrayLike) -> Any:
-        """Return numbers as an attribute of an operator holds them."""
+        """Return numbers as an attribute of an operator."""
         return self._onnx.numpy_helper.from_array(np.asarray(values))
 
     def cast(self, value: Name, kind: Kind | Literal["float"]) -> Name:
@@ -96,12 +96,12 @@ class Graph:
         return self.op("Squeeze", value, self.constant([1]))
 
     def some(self, flags: Name) -> Name:
-        """Return, row by row, whether a table of booleans has a true one."""
+        """Return for each row of a table of booleans whether any is true."""
         counted = self.op("ReduceSum", self.cast(flags, "double"), self.constant([1]), keepdims=0)
         return self.op("Greater", counted, self.constant(0.0))
 
     def lookup(self, value: Name, keys: Sequence[Any] | Ints, default: int) -> Name:
-        """Return the position of each entry among the keys, which are of its kind; a default elsewhere."""
+        """Return the position of each entry among the keys, or a default for unknown entries."""
         places = np.arange(len(keys))
         if isinstance(keys[0], str):
             return self.ml(
@@ -121,7 +121,7 @@ class Graph:
 
     def model(self, metadata: Mapping[str, str], version: str, doc: str) -> ModelProto:
         """Return the whole graph as a model, checked."""
-        # Nodes are in the order in which they were added, so each comes after what it reads.
+        # Each node comes after its inputs, because nodes are in the order in which they were added.
         graph = self._helper.make_graph(
             self._nodes, "partialfair", [*self._inputs.values()], [*self._outputs.values()], self._constants
         )
@@ -141,20 +141,20 @@ class Graph:
 
 @dataclass(frozen=True)
 class _GroupColumn:
-    """An input that holds part of the group, or all of it."""
+    """An input that contains the group, or one column of an intersectional group."""
 
     value: Name
     kind: Kind
 
     def keys(self, labels: Sequence[Any]) -> list[Any]:
-        """Return different labels as the input holds them, in order."""
+        """Return the distinct labels of this input, in order."""
         if self.kind == "string":
             return sorted(set(labels))
         number = float if self.kind == "double" else int
         return sorted({number(label) for label in labels})
 
     def missing(self, graph: Graph) -> Name | None:
-        """Return which rows have no label: an empty text, or NaN; None where that cannot be."""
+        """Return which rows have no label (an empty text or NaN); None if all types of values are labels."""
         if self.kind == "double":
             return graph.op("IsNaN", self.value)
         if self.kind == "string":
@@ -164,12 +164,12 @@ class _GroupColumn:
 
 @dataclass(frozen=True)
 class GroupInputs:
-    """The inputs that hold the group.
+    """The inputs that contain the group.
 
     Attributes
     ----------
     columns
-        One, or as many as were crossed.
+        One column, or several for intersectional groups.
     """
 
     columns: tuple[_GroupColumn, ...]
@@ -182,18 +182,18 @@ class GroupInputs:
         names: Sequence[Any],
         present: Mapping[str, Kind],
     ) -> GroupInputs:
-        """Declare the inputs that hold the group.
+        """Declare the inputs that contain the group.
 
         Parameters
         ----------
         graph
-            Where to.
+            The graph that is extended.
         labels
-            All groups that the graph knows; tuples where columns were crossed.
+            All known groups; tuples for intersectional groups.
         names
-            Of the columns; ``group``, or ``group_0``, ``group_1`` and so on where there are none.
+            Names of the columns; without names ``group``, or ``group_0``, ``group_1`` and so on.
         present
-            Inputs that the graph has: a column of the same kind is shared, another one is called ``group x``.
+            Inputs that exist already: a column of the same type is shared, others are called ``group x``.
         """
         by_column = list(zip(*map(_parts, labels), strict=True))
         if len(names) != len(by_column):
@@ -207,10 +207,10 @@ class GroupInputs:
         return cls(tuple(columns))
 
     def codes(self, graph: Graph, labels: Sequence[GroupLabel]) -> Name:
-        """Return the position of each row's group among the labels; their number for unknown groups."""
+        """Return the position of each row's group among the labels, or their number for unknown groups."""
         rows = [_parts(label) for label in labels]
         keys = [column.keys(held) for column, held in zip(self.columns, zip(*rows, strict=True), strict=True)]
-        # Digits of one number: of each column the position among its keys, or the one after them.
+        # The positions of the columns (or the number of keys, if unknown) are the digits of one number.
         sizes = [len(known) + 1 for known in keys]
         places = [[known.index(part) for known, part in zip(keys, row, strict=True)] for row in rows]
         crossed = np.ravel_multi_index(np.transpose(places), sizes)
@@ -222,7 +222,7 @@ class GroupInputs:
         return graph.lookup(total, crossed, len(labels))
 
     def missing(self, graph: Graph) -> Name | None:
-        """Return which rows lack part of the group; None where that cannot be."""
+        """Return which rows have a missing group; None if groups cannot be missing."""
         flags = [flag for column in self.columns if (flag := column.missing(graph)) is not None]
         if not flags:
             return None
@@ -237,8 +237,8 @@ def _parts(label: GroupLabel) -> tuple[Any, ...]:
 
 
 def _kind_of(labels: Sequence[Any]) -> Kind:
-    """Return what an input has to hold for labels like these."""
-    # In this order: booleans are integers in Python, and integers may be doubles.
+    """Return the type of an input for these labels."""
+    # The order matters: booleans are integers in Python, and integers may be doubles.
     kinds: dict[Kind, type | tuple[type, ...]] = {
         "string": str,
         "bool": bool,

@@ -1,4 +1,4 @@
-"""Splits of LightGBM: at most, in double precision, with three kinds of missing values."""
+"""Splits of LightGBM (``<=`` in double precision), with three kinds of missing values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from partialfair.onnx.trees import Mode, SplitTree, SplitTrees, floor_columns, m
 from partialfair.trees.lightgbm import LightGBMTrees, numbers_of
 from partialfair.utils.typing import Ints
 
-# What LightGBM takes for 0 where zeros are missing values.
+# LightGBM treats smaller numbers as 0 if zeros are missing values.
 _ZERO_WIDTH = float(np.float32(1e-35))
 
 # LightGBM's kinds of missing values: NaN counts as 0; zeros and NaN are missing; NaN is missing.
@@ -22,7 +22,7 @@ def read(ensemble: LightGBMTrees) -> SplitTrees:
     """Return the trees with their splits."""
     n_features = int(ensemble.text.entry("max_feature_idx")) + 1
     kinds = [_missing_kinds(tree) for tree in ensemble.text.trees]
-    # Nodes may differ in what is missing, so each looks at one of several copies of the table.
+    # Nodes may have different kinds of missing values, so each reads one of several copies of the table.
     blocks = sorted(set(np.concatenate(kinds).tolist())) or [_NAN]
     trees, coded = [], set()
     for text, missing in zip(ensemble.text.trees, kinds, strict=True):
@@ -42,13 +42,13 @@ def read(ensemble: LightGBMTrees) -> SplitTrees:
 
 
 def _missing_kinds(tree: str) -> Ints:
-    """Return the kind of missing values that each node knows; NaN is no category, whatever the kind."""
+    """Return the kind of missing values of each node; NaN is never a category."""
     decisions = numbers_of(tree, "decision_type").astype(np.int64)
     return np.where(decisions & 1, _NAN, (decisions >> 2) & 3)
 
 
 def _tree(text: str, shift: Ints) -> tuple[SplitTree, set[int]]:
-    """Return a tree, whose nodes look at one of several copies of the table, and the columns of codes."""
+    """Return a tree, whose nodes read one of several copies of the table, and the columns of codes."""
     values = numbers_of(text, "leaf_value")
     if len(values) == 1:
         return SplitTree.of_one_leaf(values[0]), set()
@@ -80,10 +80,10 @@ def _tree(text: str, shift: Ints) -> tuple[SplitTree, set[int]]:
 
 
 def _categories(ensemble: LightGBMTrees, coded: list[int]) -> dict[int, tuple[Any, ...] | None]:
-    """Return what codes stand for; LightGBM lists that of all columns of pandas' categories, in order."""
+    """Return the meaning of codes; LightGBM lists the categories of all pandas columns, in order."""
     booster = getattr(ensemble.model, "booster_", ensemble.model)
     known = getattr(booster, "pandas_categorical", None) or []
-    # Categories are listed as 0:1:2, numbers as [low:high], columns without use as none.
+    # Categories are listed as 0:1:2, numbers as [low:high], and unused columns as none.
     ranges = ensemble.text.entry("feature_infos").split()
     columns = [j for j, values in enumerate(ranges) if values[0] not in "[n"]
     levels = dict(zip(columns, known, strict=True)) if len(columns) == len(known) else {}
@@ -91,7 +91,7 @@ def _categories(ensemble: LightGBMTrees, coded: list[int]) -> dict[int, tuple[An
 
 
 def _blocks(graph: Graph, table: Name, kinds: list[int]) -> Name:
-    """Return the table side by side with itself, once for each kind of missing values."""
+    """Return the table repeated once for each kind of missing values."""
     copies = []
     for kind in kinds:
         if kind == _NONE:

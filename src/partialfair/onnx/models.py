@@ -15,10 +15,10 @@ from partialfair.onnx.trees import SplitTrees, leaf_sums, search_tree
 from partialfair.postprocessing.maps import ScoreMap
 from partialfair.utils.typing import Floats, GroupLabel
 
-# The piece of a map that leaves scores as they are; see `_pieces`.
+# The piece of a map that does not change scores; see `_pieces`.
 _UNCHANGED = (0.0, 0.0, 1.0, 1.0, -np.inf, np.inf)
 
-# The piece of a map for scores that have no answer.
+# The piece of a map for scores without a result.
 _NO_SCORE = (np.nan,) * 6
 
 
@@ -31,22 +31,22 @@ class GraphRows:
 
 
 Scores: TypeAlias = Callable[[Graph, GraphRows], Name]
-"""A model as operators: adds what computes the score of each row, of shape (n,)."""
+"""A function that adds the operators of a model and returns the scores, of shape (n,)."""
 
 
 def linear_scores(
     graph: Graph, rows: GraphRows, coef: Floats, intercept: Floats, labels: Sequence[GroupLabel] = ()
 ) -> Name:
-    """Return ``X coef + intercept``, NaN for a group that the model does not know.
+    """Return ``X coef + intercept``, or NaN for unknown groups.
 
     Parameters
     ----------
     graph, rows
-        Where to, and the inputs.
+        The graph that is extended, and the inputs.
     coef, intercept : (1 or K, d), (1 or K,)
-        Of all groups, or of each.
+        Coefficients and intercepts, for all groups together or for each group.
     labels
-        The K groups, where the model has group terms.
+        The K groups, if the model has group terms.
     """
     if rows.groups is None or not labels:
         product = graph.flat(graph.op("MatMul", rows.table, graph.constant(coef[:1].T)))
@@ -55,7 +55,7 @@ def linear_scores(
     if len(coef) == 1:
         product = graph.flat(graph.op("MatMul", rows.table, graph.constant(coef.T)))
     else:
-        # The last row is for unknown groups, whose intercept makes NaN of the score.
+        # The last row is for unknown groups, whose intercept NaN makes the score NaN.
         of_group = graph.op("Gather", graph.constant(np.vstack([coef, np.zeros(coef.shape[1])])), codes)
         product = graph.op(
             "ReduceSum", graph.op("Mul", rows.table, of_group), graph.constant([1]), keepdims=0
@@ -67,9 +67,9 @@ def linear_scores(
 def tree_scores(
     graph: Graph, rows: GraphRows, splits: SplitTrees, factor: float, shift: float, *, refuses_missing: bool
 ) -> Name:
-    """Return ``factor · (what the library computes) − shift``, to the last bit.
+    """Return ``factor · (the library's score) − shift``, equal to the last bit.
 
-    Where a library refuses rows with missing values, these have no score.
+    If the library does not support missing values, rows with missing values have the score NaN.
     """
     result = splits.sums(graph, rows.table)
     if factor != 1.0:
@@ -83,15 +83,15 @@ def tree_scores(
 
 
 def scaled_scores(graph: Graph, rows: GraphRows, inner: Scores, steps: Sequence[tuple[str, Floats]]) -> Name:
-    """Return another model's scores of columns that are scaled, or whose missing values are filled.
+    """Return another model's scores of scaled columns, or of columns with imputed missing values.
 
     Parameters
     ----------
     graph, rows, inner
-        Where to, the inputs, and the model.
+        The graph that is extended, the inputs, and the model.
     steps
-        What is done to the columns, one after the other: an operator of ONNX with a number for each column,
-        or ``"fill"`` with what replaces NaN.
+        Operations on the columns, in this order: an operator of ONNX with a number for each column, or
+        ``"fill"`` with the values that replace NaN.
     """
     table = rows.table
     for operator, numbers in steps:
@@ -104,7 +104,7 @@ def scaled_scores(graph: Graph, rows: GraphRows, inner: Scores, steps: Sequence[
 
 
 class Link(Enum):
-    """How scores become probabilities of the second class."""
+    """The function from scores to probabilities of the second class."""
 
     LOGISTIC = "1 / (1 + exp(-s))"
     HALVED = "(1 + s) / 2"
@@ -126,7 +126,7 @@ class Link(Enum):
 
 
 def _logistic(graph: Graph, negated: Name) -> Name:
-    """Return ``1 / (1 + exp(−s))`` of −s; the operator Sigmoid loses the digits of its tails."""
+    """Return ``1 / (1 + exp(−s))`` of −s; the operator Sigmoid is imprecise in its tails."""
     return graph.op("Reciprocal", graph.op("Add", graph.constant(1.0), graph.op("Exp", negated)))
 
 
@@ -139,27 +139,27 @@ def adjusted_scores(
     *,
     missing_unchanged: bool,
 ) -> Name:
-    """Return another model's scores, moved by the map of each group; NaN for a group without a map.
+    """Return another model's scores, adjusted by the map of each group; NaN for a group without a map.
 
-    A map is made of pieces, ``min(max(to + (s − from) / width · rise, low), high)``. A search tree finds the
+    A map consists of pieces, ``min(max(to + (s − from) / width · rise, low), high)``. A search tree finds the
     piece of each row by its group and its score.
 
     Parameters
     ----------
     graph, rows, inner
-        Where to, the inputs, and the model.
+        The graph that is extended, the inputs, and the model.
     maps
-        One for each group.
+        One map for each group.
     bounds
-        Beyond these scores have no answer.
+        The range of scores that have a result.
     missing_unchanged
-        Whether the scores of rows without a group stay as they are.
+        Whether rows without a group keep their scores.
     """
     assert rows.groups is not None  # an adjuster has groups
     given = inner(graph, rows)
     codes = rows.groups.codes(graph, [one.group for one in maps])
     pieces = [_pieces(one, bounds) for one in maps]
-    pieces.append((np.empty(0), np.array([_NO_SCORE])))  # of unknown groups
+    pieces.append((np.empty(0), np.array([_NO_SCORE])))  # for unknown groups
     missing = rows.groups.missing(graph) if missing_unchanged else None
     if missing is not None:
         codes = graph.op("Where", missing, graph.constant(len(pieces)), codes)
@@ -177,18 +177,18 @@ def adjusted_scores(
 
 
 def _pieces(one: ScoreMap, bounds: tuple[float, float] | None) -> tuple[Floats, npt.NDArray[np.float64]]:
-    """Return where the pieces of a map begin, but for the first, and ``(from, to, width, rise, low, high)``.
+    """Return the starts of all pieces but the first, and ``(from, to, width, rise, low, high)`` of all.
 
-    The arithmetic is that of `ScoreMap.__call__`, so that new scores are the same to the last bit.
+    The arithmetic is the same as in `ScoreMap.__call__`, so that adjusted scores are equal to the last bit.
     """
     knots, values = one.knots, one.values
-    if knots.size == 1:  # a shift, which hits the knot itself exactly
+    if knots.size == 1:  # a shift, which is exact at the knot itself
         shifted = (0.0, float(values[0] - knots[0]), 1.0, 1.0, -np.inf, np.inf)
         hit = (float(knots[0]), float(values[0]), 1.0, 0.0, -np.inf, np.inf)
         starts = np.array([knots[0], np.nextafter(knots[0], np.inf)])
         table = np.array([shifted, hit, shifted])
     else:
-        # Straight between two knots, unless neither moves, and shifts beyond the ends.
+        # Linear between two knots, unchanged if neither moves, and shifts beyond the ends.
         below, above = values[:-1], values[1:]
         inner = np.column_stack([knots[:-1], below, np.diff(knots), above - below, below, above])
         inner[(below == knots[:-1]) & (above == knots[1:])] = _UNCHANGED
@@ -197,7 +197,7 @@ def _pieces(one: ScoreMap, bounds: tuple[float, float] | None) -> tuple[Floats, 
     if bounds is None:
         return starts, table
     low, high = bounds[0], np.nextafter(bounds[1], np.inf)
-    # Pieces within the bounds stay, between two of no score.
+    # Pieces within the bounds are kept, between two pieces without a score.
     inside = (starts > low) & (starts < high)
     first = int(np.searchsorted(starts, low, side="right"))
     within = table[first : first + int(inside.sum()) + 1]

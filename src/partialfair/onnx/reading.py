@@ -1,4 +1,4 @@
-"""From a fitted model to what of it is exported: its scores, how it decides by them, and what it is."""
+"""Read a fitted model for the export: its scores, its decisions and its description."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ _LINEAR = (
 
 @dataclass(frozen=True)
 class Decision:
-    """How a classifier decides.
+    """The decisions of a classifier.
 
     Attributes
     ----------
     classes
-        The two labels; the second where the score is above the cut.
+        The two labels; scores above the threshold have the second one.
     cut
-        The score above which that is.
+        The decision threshold.
     link
-        How scores become probabilities; None where they do not.
+        The function from scores to probabilities; None without probabilities.
     """
 
     classes: npt.NDArray[Any]
@@ -68,24 +68,24 @@ class Decision:
 
 @dataclass(frozen=True, eq=False)
 class ExportedModel:
-    """What of a model is exported.
+    """The parts of a model that are exported.
 
     Attributes
     ----------
     scores
         The model as operators.
     n_features
-        Columns of the table that it reads; None where it reads a column of scores.
+        Number of columns of its table; None if its input is a column of scores.
     decision
-        Of classifiers.
+        The decisions of a classifier; None for regressors.
     feature_names
-        Of the columns, where they have names.
+        Names of the columns, if any.
     group_labels
-        Groups that scores depend on; none where it needs no group.
+        Groups on which scores depend; empty if scores do not depend on the group.
     group_columns
-        Names of the columns that were crossed to groups, where they have any.
+        Names of the columns of the group, if any.
     categories
-        From the position of a column that holds codes to what they stand for, where that is known.
+        The meaning of codes, if known, by position of the column.
     """
 
     scores: Scores
@@ -98,7 +98,7 @@ class ExportedModel:
 
 
 def read_model(model: Any) -> ExportedModel:
-    """Return what of a fitted model is exported, or say why it cannot be."""
+    """Return the exported parts of a fitted model; raise an error if it cannot be exported."""
     match model:
         case FrozenEstimator():
             return read_model(model.estimator)
@@ -136,12 +136,12 @@ def read_model(model: Any) -> ExportedModel:
 
 
 def read_linear_estimator(model: Any, labels: tuple[GroupLabel, ...]) -> ExportedModel:
-    """Return a linear model of partialfair with its group terms, of groups that inputs give these labels."""
+    """Return a linear model of partialfair with its group terms, for these labels of groups."""
     decision = None
     if is_classifier(model):
         link = Link.LOGISTIC if hasattr(model, "predict_proba") else None
         decision = Decision(model.classes_, model.decision_threshold_, link)
-    # Groups are called as the columns of ``sensitive_features``, or of X.
+    # Groups have the names of the columns of ``sensitive_features``, or of X.
     by_name = model.sensitive_columns
     if not (isinstance(by_name, list | tuple) and all(isinstance(name, str) for name in by_name)):
         by_name = ()
@@ -166,10 +166,10 @@ def _read_library_trees(model: Any) -> ExportedModel:
 
 
 def _read_trees(ensemble: TreeEnsemble, factor: float = 1.0, shift: float = 0.0) -> ExportedModel:
-    """Return trees, and the factor and shift between the library's scale and that of scores."""
+    """Return trees with the factor and shift from the library's scale to the scale of scores."""
     model, splits = ensemble.model, split_trees(ensemble)
     of_scikit_learn = type(model).__module__.startswith("sklearn.")
-    # Other libraries give every missing value a way through the tree.
+    # Other libraries support missing values in every split.
     refuses = of_scikit_learn and not get_tags(model).input_tags.allow_nan
     scores = partial(tree_scores, splits=splits, factor=factor, shift=shift, refuses_missing=refuses)
     return ExportedModel(scores, splits.n_features, categories=splits.categories)
@@ -179,7 +179,9 @@ def _read_linear_model(model: Any) -> ExportedModel:
     check_is_fitted(model)
     coef = np.atleast_2d(np.asarray(model.coef_, dtype=np.float64))
     if len(coef) > 1:
-        raise InputError(f"{name_of(model)} has several scores a row; only models with one can be exported")
+        raise InputError(
+            f"{name_of(model)} has several scores per row; only models with one score can be exported"
+        )
     _check_shape(model, coef, (1, model.n_features_in_))
     intercept = np.broadcast_to(np.asarray(model.intercept_, dtype=np.float64).ravel(), (1,))
     decision = None
@@ -210,7 +212,7 @@ def _read_adjuster(model: PartialParityAdjuster) -> ExportedModel:
 
 
 def _read_scorer(adjuster: PartialParityAdjuster) -> ExportedModel:
-    """Return an adjuster's scorer, with the scores that the adjuster moves."""
+    """Return an adjuster with the model whose scores it adjusts."""
     scorer = adjuster._scorer
     if scorer.method == "__call__":
         raise InputError(
@@ -235,26 +237,26 @@ def _read_scorer(adjuster: PartialParityAdjuster) -> ExportedModel:
             f"the estimator {scorer.name} gives classes by predict, not scores; "
             "use response_method='decision_function'"
         )
-    # Adjusted log-odds are not log-odds any more.
+    # Adjusted log-odds are no longer log-odds.
     return replace(inner, decision=None if decision is None else replace(decision, link=None))
 
 
 def _read_pipeline(model: Pipeline) -> ExportedModel:
-    """Return the last step of a pipeline behind columns that are scaled."""
+    """Return the last step of a pipeline after its scalers."""
     inner = read_model(model.steps[-1][1])
     steps: list[tuple[str, Floats]] = []
     for _, step in model.steps[:-1]:
         if step is not None and step != "passthrough":
             steps += _scaling(step)
     widths = {step.n_features_in_ for _, step in model.steps if hasattr(step, "n_features_in_")}
-    if len(widths) > 1:  # no step that is exported adds or drops columns
+    if len(widths) > 1:  # exported steps neither add nor drop columns
         raise InputError(f"the steps of {name_of(model)} have different numbers of features")
     scores = partial(scaled_scores, inner=inner.scores, steps=steps)
     return replace(inner, scores=scores, feature_names=_feature_names(model) or inner.feature_names)
 
 
 def _scaling(step: Any) -> list[tuple[str, Floats]]:
-    """Return what a transformer of scikit-learn does to columns, one by one."""
+    """Return the operations of a transformer of scikit-learn on each column."""
     check_is_fitted(step)
     match step:
         case preprocessing.StandardScaler():
@@ -286,17 +288,17 @@ def _scaling(step: Any) -> list[tuple[str, Floats]]:
 
 
 def _check_shape(model: Any, numbers: Floats, shape: tuple[int, ...]) -> None:
-    """Refuse numbers that do not fit the features, out of an edited file, say: onnx's checker may crash."""
+    """Raise an error for numbers of a wrong shape, as in edited files: the checker of onnx may crash."""
     if numbers.shape != shape:
         raise InputError(f"{name_of(model)} holds {numbers.shape} numbers, and its features need {shape}")
 
 
 def _feature_names(model: Any) -> tuple[str, ...]:
-    """Return the names of features as fit saw them, without the columns that hold the group."""
+    """Return the names of features in fit, without the columns of the group."""
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         return ()
-    # Columns of groups are left out of the features, and may be given by name or by position.
+    # Columns of groups, given by name or by position, are not features.
     left_out = getattr(model, "sensitive_columns", None)
     listed = left_out if isinstance(left_out, list | tuple | np.ndarray) else [left_out]
     hidden = [names[column] if isinstance(column, int | np.integer) else column for column in listed]

@@ -1,4 +1,4 @@
-"""Splits of scikit-learn's trees: at most; features of decision trees in float32, of histograms in double."""
+"""Splits of scikit-learn's trees (``<=``): features in float32 for forests, in double for histograms."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ def read(ensemble: HistogramTrees | GradientBoostingTrees | ForestTrees) -> Spli
         int(model.n_features_in_),
         base=prior_of(model) if isinstance(ensemble, GradientBoostingTrees) else 0.0,
         divisor=ensemble.divisor,
-        before=(round_to_single,),  # thresholds are doubles all the same
+        before=(round_to_single,),  # thresholds are still doubles
     )
 
 
 def _read_histograms(ensemble: HistogramTrees) -> SplitTrees:
-    """Return the trees of HistGradientBoosting; unknown categories are missing values."""
+    """Return the trees of HistGradientBoosting, which treats unknown categories as missing values."""
     model = ensemble.model
     n_features = int(model.n_features_in_)
     coded = np.zeros(n_features, bool) if model.is_categorical_ is None else model.is_categorical_
-    # Columns of categories are put first before they are binned.
+    # Columns of categories come first in the binned data.
     columns = np.concatenate([np.flatnonzero(coded), np.flatnonzero(~coded)])
     categories: dict[int, tuple[Any, ...]] = {}
     if coded.any():
@@ -73,7 +73,7 @@ def _read_histograms(ensemble: HistogramTrees) -> SplitTrees:
     )
     used = sorted({int(j) for tree in trees for j in tree.feature[tree.mode == Mode.MEMBER]})
     texts: dict[int, tuple[Any, ...] | None] = {}
-    for place in used:  # numbers stand for themselves
+    for place in used:  # numbers are not listed
         has_text = any(isinstance(level, str) for level in categories[place])
         texts[place] = categories[place] if has_text else None
     return SplitTrees(
@@ -86,7 +86,7 @@ def _read_histograms(ensemble: HistogramTrees) -> SplitTrees:
 
 
 def _input_values(model: Any, place: int, known: tuple[Any, ...]) -> Floats:
-    """Return what the input holds for each category of a column: numbers as they are, of others positions."""
+    """Return the input value of each category of a column: the number itself, or the position of a text."""
     if not all(isinstance(level, int | float | np.number | np.bool_) for level in known):
         return np.arange(len(known), dtype=np.float64)
     values = np.array(known, dtype=np.float64)
@@ -95,7 +95,7 @@ def _input_values(model: Any, place: int, known: tuple[Any, ...]) -> Floats:
         column = f"column {place}" if names is None else f"column {shown(names[place])}"
         raise InputError(
             f"{column} has categories that are not whole numbers, such as {broken[0]:g}, which cannot be "
-            "exported; number them before trees are grown"
+            "exported; number them before training"
         )
     return values
 
@@ -107,7 +107,7 @@ def _histogram_tree(tree: Any, nodes: Nodes, columns: Ints, levels: dict[int, Fl
     feature = columns[table["feature_idx"].astype(np.int64)]
     coded = table["is_categorical"].astype(bool)
     missing_left = table["missing_go_to_left"].astype(np.int64)
-    # Of the two sides of a split by category, the set is the one that missing values do not go to.
+    # A split by category has the set of the side to which missing values do not go.
     by_right = coded & (missing_left == 1)
     left, right = nodes.left[inner], nodes.right[inner]
     members = []
@@ -130,7 +130,7 @@ def _histogram_tree(tree: Any, nodes: Nodes, columns: Ints, levels: dict[int, Fl
 
 
 def _blank_fractions(n_features: int, columns: list[int]) -> Change:
-    """Make NaN of what is not a whole number, and hence not a category; unknown ones go where NaN goes."""
+    """Replace numbers that are not whole, and hence not categories, by NaN, which has the same direction."""
 
     def change(graph: Graph, table: Name) -> Name:
         is_whole = graph.op("Equal", table, graph.op("Floor", table))

@@ -1,8 +1,8 @@
-"""Trees as ONNX knows them: the operator TreeEnsemble, in double precision, and changes of tables before it.
+"""Trees in ONNX: the operator TreeEnsemble in double precision, and changes of the table before it.
 
-Libraries differ in what a comparison is (``<=`` or ``<``), in what precision features are compared, and in
-where missing values and unknown categories go. What concerns whole columns is done to the table before the
-trees read it; what concerns a node is in the node. A library is one module with ``read(ensemble)``.
+Libraries differ in the comparison (``<=`` or ``<``), in the precision of features, and in the direction of
+missing values and unknown categories. Differences in whole columns are changes of the table; differences in
+nodes are parts of the node. Each library has one module with ``read(ensemble)``.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from partialfair.trees.nodes import Nodes
 from partialfair.utils.typing import Floats, Ints
 
 Change: TypeAlias = Callable[[Graph, Name], Name]
-"""What is done to the table of features before trees read it."""
+"""A change of the table of features before trees read it."""
 
-# Modules here of the same names as in `partialfair.trees`.
+# The modules have the same names as in `partialfair.trees`.
 _LIBRARIES = ("lightgbm", "xgboost", "scikit_learn")
 
 
 class Mode(IntEnum):
-    """How a node compares a feature with its threshold, numbered as ONNX does."""
+    """The comparison of a feature with a threshold, with the numbers of ONNX."""
 
     AT_MOST = 0
     BELOW = 1
@@ -46,15 +46,15 @@ class SplitTree:
     Attributes
     ----------
     feature, threshold, mode : (n,)
-        Of each node: what it compares, with what, and how.
+        Feature, threshold and comparison of each node.
     yes, no : (n,)
-        Where rows go that pass the comparison, and others: node i, or leaf l written as ``~l``.
+        Children for rows that pass the comparison and for others: node i, or leaf l as ``~l``.
     missing_yes : (n,)
-        Whether rows whose feature is NaN go where those go that pass.
+        Whether rows with NaN go to the same child as rows that pass.
     members : n_members arrays
-        Of the nodes whose mode is MEMBER, in their order.
+        The sets of the nodes with mode MEMBER, in their order.
     values : (n_leaves,)
-        Of the leaves.
+        Values of the leaves.
     """
 
     feature: Ints
@@ -68,7 +68,7 @@ class SplitTree:
 
     @classmethod
     def of_one_leaf(cls, value: float) -> SplitTree:
-        """Return a tree that gives all rows one value: ONNX needs a split, so both its leaves do."""
+        """Return a tree with one value: ONNX needs a split, so both leaves have this value."""
         zero = np.zeros(1, dtype=np.int64)
         return cls(zero, np.zeros(1), zero, ~zero, ~(zero + 1), zero, (), np.full(2, value))
 
@@ -80,16 +80,15 @@ class SplitTrees:
     Attributes
     ----------
     trees
-        With values as the library adds them up.
+        The trees, with the leaf values that the library adds.
     n_features
-        Columns of the table.
+        Number of columns of the table.
     base, divisor
-        What all sums start from, and what they are divided by.
+        The start of all sums, and their divisor.
     before
-        What is done to the table first.
+        Changes of the table.
     categories
-        From the position of a column that holds codes to the values that they stand for, in order, where the
-        library knows them.
+        The values of codes in order, by position of the column; None if the library does not know them.
     """
 
     trees: tuple[SplitTree, ...]
@@ -100,7 +99,7 @@ class SplitTrees:
     categories: Mapping[int, tuple[Any, ...] | None] = field(default_factory=dict)
 
     def sums(self, graph: Graph, table: Name) -> Name:
-        """Return what the library's own model computes, row by row."""
+        """Return the score that the library computes for each row."""
         for change in self.before:
             table = change(graph, table)
         total = leaf_sums(graph, table, self.trees)
@@ -110,7 +109,7 @@ class SplitTrees:
 
 
 def split_trees(ensemble: TreeEnsemble) -> SplitTrees:
-    """Return the splits of an ensemble, whatever library it is from."""
+    """Return the splits of an ensemble of any library."""
     library = type(ensemble).__module__.rpartition(".")[2]
     if library not in _LIBRARIES:
         raise InputError(
@@ -122,7 +121,7 @@ def split_trees(ensemble: TreeEnsemble) -> SplitTrees:
 
 
 def leaf_sums(graph: Graph, table: Name, trees: Sequence[SplitTree]) -> Name:
-    """Return, for each row of a table, the sum over trees of the value of the leaf that it falls in."""
+    """Return for each row of a table the sum over trees of the values of its leaves."""
     roots, yes, no, leaves = [], [], [], []
     n_nodes = n_leaves = 0
     for tree in trees:
@@ -159,10 +158,10 @@ def leaf_sums(graph: Graph, table: Name, trees: Sequence[SplitTree]) -> Name:
 
 
 def search_tree(boundaries: Sequence[Floats]) -> SplitTree:
-    """Return a tree that counts which range a number is in: features are the number and, then, its list.
+    """Return a tree that finds the range of a number; the features are the number and its list.
 
     With ``b_k`` the rising boundaries of list k, the value of ``(x, k)`` is the number of entries ``<= x`` of
-    ``b_k``, plus ``len(b_j) + 1`` for every earlier list j. Both searches halve what is left.
+    ``b_k``, plus ``len(b_j) + 1`` for every earlier list j. Both are binary searches.
     """
     nodes: list[tuple[int, float, int, int]] = []
 
@@ -177,7 +176,7 @@ def search_tree(boundaries: Sequence[Floats]) -> SplitTree:
 
     firsts = np.cumsum([0, *(len(held) + 1 for held in boundaries)])
     leaves = [[~place for place in range(*pair)] for pair in pairwise(firsts.tolist())]
-    # First the list is searched for, by feature 1, then the number within it, by feature 0.
+    # The first search finds the list by feature 1, the second the number in it by feature 0.
     lists = [halved(0, held, its) for held, its in zip(boundaries, leaves, strict=True)]
     halved(1, np.arange(1.0, len(lists)), lists)
     if not nodes:
@@ -198,10 +197,10 @@ def search_tree(boundaries: Sequence[Floats]) -> SplitTree:
 
 
 def looks_like_a_leaf(tree: SplitTree, first_node: int, first_leaf: int) -> bool:
-    """Return whether onnxruntime up to 1.23 takes a root for a leaf (its issue 24679).
+    """Return whether onnxruntime up to 1.23 treats a root as a leaf (its issue 24679).
 
-    It does where the root's children, one of them a node and the other a leaf, have the same position, each
-    among its own kind.
+    This happens if one child of the root is a node and the other a leaf, and the position of the node among
+    nodes equals the position of the leaf among leaves.
     """
     yes, no = tree.yes[:1], tree.no[:1]
     same = _places(yes, first_node, first_leaf) == _places(no, first_node, first_leaf)
@@ -209,7 +208,7 @@ def looks_like_a_leaf(tree: SplitTree, first_node: int, first_leaf: int) -> bool
 
 
 def _places(children: Ints, first_node: int, first_leaf: int) -> Ints:
-    """Return children of a tree as positions among the nodes, or the leaves, of all trees."""
+    """Return the children of a tree as positions among the nodes or leaves of all trees."""
     return np.where(children < 0, ~children + first_leaf, children + first_node)
 
 
@@ -219,17 +218,17 @@ def _joined(parts: Sequence[npt.NDArray[Any]]) -> list[int]:
 
 
 def renumber(nodes: Nodes, node_values: Floats, *, yes: Ints, no: Ints, **splits: Any) -> SplitTree:
-    """Return a tree whose nodes and leaves were numbered together; pruned nodes are never reached.
+    """Return a tree from nodes and leaves that were numbered together; pruned nodes are unreachable.
 
     Parameters
     ----------
     nodes, node_values
-        The tree, and the values of all its nodes.
+        The tree, and the values of all nodes.
     yes, no, splits
-        What `SplitTree` has for each of the inner nodes.
+        The attributes of `SplitTree` for the inner nodes.
     """
     values = np.asarray(node_values, dtype=np.float64)[nodes.leaf_ids]
-    # Inner nodes and leaves are counted apart, in the order of their numbers.
+    # Inner nodes and leaves are counted separately, in the order of their numbers.
     if not len(nodes.inner_ids):
         return SplitTree.of_one_leaf(values[0])
     place = np.zeros(len(nodes.left), dtype=np.int64)
@@ -239,18 +238,18 @@ def renumber(nodes: Nodes, node_values: Floats, *, yes: Ints, no: Ints, **splits
 
 
 def members_of_bits(bits: npt.NDArray[np.uint32]) -> Floats:
-    """Return the numbers that a set of bits holds, 32 to a word, the lowest first."""
+    """Return the numbers in a bit set of 32-bit words, the lowest word first."""
     words = np.asarray(bits, dtype="<u4")
     return np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little")).astype(np.float64)
 
 
 def round_to_single(graph: Graph, table: Name) -> Name:
-    """Round features as the library does before it compares them."""
+    """Round features to single precision, as the library does before comparisons."""
     return graph.cast(graph.cast(table, "float"), "double")
 
 
 def floor_columns(n_features: int, columns: list[int]) -> Change:
-    """Cut what follows the point of codes, as their libraries do."""
+    """Round codes down, as the libraries do."""
 
     def change(graph: Graph, table: Name) -> Name:
         return graph.op("Where", column_flags(graph, n_features, columns), graph.op("Floor", table), table)
@@ -259,5 +258,5 @@ def floor_columns(n_features: int, columns: list[int]) -> Change:
 
 
 def column_flags(graph: Graph, n_features: int, columns: list[int]) -> Name:
-    """Return a row of booleans that are true in some columns."""
+    """Return a row of booleans that are true in the given columns."""
     return graph.constant(np.isin(np.arange(n_features), columns)[None])

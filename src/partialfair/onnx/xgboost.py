@@ -1,4 +1,4 @@
-"""Splits of XGBoost: below, in single precision; members of a set go right."""
+"""Splits of XGBoost (``<`` in single precision); members of a set go right."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _tree(saved: dict[str, Any], nodes: Nodes) -> SplitTree:
     conditions = np.asarray(saved["split_conditions"], dtype=np.float32).astype(np.float64)
     inner = nodes.inner_ids
     coded = np.asarray(saved["split_type"], dtype=np.int64)[inner] == 1
-    # Sets are listed one after the other, in the order of their nodes.
+    # Sets are listed in the order of their nodes.
     starts, listed = saved["categories_segments"], np.array(saved["categories"], dtype=np.float64)
     sets = np.split(listed, starts[1:]) if starts else []
     set_of = dict(zip(saved["categories_nodes"], sets, strict=True))
@@ -56,7 +56,7 @@ def _tree(saved: dict[str, Any], nodes: Nodes) -> SplitTree:
     left, right = nodes.left[inner], nodes.right[inner]
     return renumber(
         nodes,
-        conditions,  # leaves hold their values where inner nodes hold thresholds
+        conditions,  # leaf values are in the array of thresholds
         feature=np.asarray(saved["split_indices"], dtype=np.int64)[inner],
         threshold=np.where(coded, 0.0, conditions[inner]),
         mode=np.where(coded, Mode.MEMBER, Mode.BELOW),
@@ -68,6 +68,6 @@ def _tree(saved: dict[str, Any], nodes: Nodes) -> SplitTree:
 
 
 def _blank_missing(graph: Graph, table: Name, missing: float) -> Name:
-    """Make NaN of the number that stands for missing values."""
+    """Replace the number that represents missing values by NaN."""
     is_missing = graph.op("Equal", table, graph.constant(missing))
     return graph.op("Where", is_missing, graph.constant(np.nan), table)

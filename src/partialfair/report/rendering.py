@@ -179,9 +179,9 @@ class _Confidence:
         text = (
             f"Bands hold with {about}{confidence} confidence simultaneously for all intervals, pairs and "
             f"thresholds, separately for each metric and scale{each}. They follow from bounds on the largest "
-            f"error of ranks in two samples, {source}, so they are corrected for searching all intervals, and "
-            f"are long.{rough} They assume that the rows are a random sample that the model was not trained on. "
-            f"{audited}"
+            f"error of ranks in two samples, {source}, so they are corrected for searching all intervals, "
+            f"and are long.{rough} They assume that the rows are a random sample that the model was not "
+            f"trained on. {audited}"
         )
         return cls(about + confidence, True, text)
 

@@ -33,5 +33,5 @@ _HOME_OF = {
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'partialfair.torch' has no attribute {name!r}")
-    require("torch", extra="torch", purpose="partialfair.torch")  # else the error would name a submodule
+    require("torch", extra="torch", purpose="partialfair.torch")  # otherwise the error would name a submodule
     return getattr(importlib.import_module(f"partialfair.torch.{_HOME_OF[name]}"), name)

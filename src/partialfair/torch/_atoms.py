@@ -1,14 +1,13 @@
-"""Evaluates atoms of banks, and the surrogates in them, on tensors of scores.
+"""Atoms of banks, with their surrogates, on tensors of scores.
 
-A bank is formulas only, in NumPy (`constraints.dc`) and here: what differs is who adds up. Rows come with
-weights (n_groups, n): how much each counts in the sums of each group. Those of a batch are scaled so that its
-sums estimate those of all rows.
+The formulas of a bank are those of NumPy (`constraints.dc`). Rows have weights (n_groups, n) in the sums of
+each group. Weights of a batch are scaled so that its sums estimate the sums over all rows.
 
-Subgradients are written out, not left to autograd, because a step of training takes them at two points, the
-batch's scores and those of its tangents. Each operation is a kernel, and at small batches launching it takes
-longer than doing it: formulas are written with few of them. σ⁺ and σ⁻ come as one tensor with a first axis
-of two, so that what is done to both is done once. Slopes at kinks are those of the compiled loops, from
-below, so that both implementations take the same subgradient.
+Subgradients are explicit instead of computed by autograd, because a training step needs them at two points:
+the scores of the batch and its tangent points. Each operation is a kernel, and with small batches launching
+a kernel takes longer than running it, so the formulas use few operations. σ⁺ and σ⁻ are one tensor with a
+first axis of two. Slopes at kinks are slopes from below, as in the compiled loops, so that both
+implementations give the same subgradient.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from partialfair.exceptions import InputError
 class Parts(nn.Module, ABC):
     """σ⁺ and σ⁻ as functions of ``u = shift + x / scale``, one shift for each.
 
-    Constants stay on the device as a buffer: sending them would make every step wait.
+    Constants are buffers on the device: copying them would make every step wait.
     """
 
     shifts: Tensor
@@ -118,7 +117,7 @@ def parts_of(surrogate: Surrogate) -> Parts:
 
 
 class AtomsAt(ABC):
-    """Atoms at some scores and thresholds: values, and subgradients as a linear map and its adjoint."""
+    """Atoms at scores and thresholds: values, and subgradients as a linear map and its adjoint."""
 
     @property
     @abstractmethod
@@ -135,7 +134,7 @@ class AtomsAt(ABC):
 
 
 class AtomsOfBank(nn.Module, ABC):
-    """The atoms of one bank; what does not change stays on the device, so that no step waits for the host."""
+    """The atoms of one bank; constants are on the device, so that no step waits for the host."""
 
     n_atoms: int
     n_theta: int
@@ -146,7 +145,7 @@ class AtomsOfBank(nn.Module, ABC):
 
 
 class JoinedAt(AtomsAt):
-    """Atoms of several banks, one bank after the other, with thresholds of their own."""
+    """Atoms of several banks in order, each with its own thresholds."""
 
     def __init__(self, banks: Sequence[AtomsOfBank], by_bank: Sequence[AtomsAt]) -> None:
         self.by_bank = by_bank
@@ -182,7 +181,7 @@ class _GroupMeans(AtomsOfBank):
         return _GroupMeansAt(self, scores, weights, theta)
 
     def join(self, theta: Tensor, *, moves: bool = False) -> Tensor:
-        """Return free thresholds, or their moves, and after them those that are given, which do not move."""
+        """Return free thresholds, or their moves, followed by fixed thresholds, which do not move."""
         if not len(self.fixed):
             return theta
         return torch.cat([theta, torch.zeros_like(self.fixed) if moves else self.fixed])
@@ -214,7 +213,7 @@ class _GroupMeansAt(AtomsAt):
 
 
 class _PairSums(AtomsOfBank):
-    """``Σ u_i v_j σ±(s_i − s_j)`` over the tops of one group and the bottoms of another: all pairs of rows.
+    """``Σ u_i v_j σ±(s_i − s_j)`` over all pairs of top rows of one group and bottom rows of another.
 
     Weights of each group are scaled to add up to 1: which rows are at the top is found among those given.
     """
@@ -238,7 +237,7 @@ class _PairSumsAt(AtomsAt):
         self.u = bank.parts.shift(scores[:, None] - scores[None, :])
         self.above, self.below = [], []
         for k in range(bank.n_groups):
-            # A batch may lack a group, whose weights are then all 0.
+            # If a batch has no row of a group, its weights are all 0.
             own = weights[k] / weights[k].sum().clamp(min=torch.finfo(weights.dtype).tiny)
             self.above.append(_weights_above(scores, own, bank.get_buffer(f"tops_{k}")))
             self.below.append(own - _weights_above(scores, own, bank.get_buffer(f"bottoms_{k}")))
@@ -282,7 +281,7 @@ def _weights_above(scores: Tensor, own: Tensor, ranks: Tensor) -> Tensor:
 
     No derivative passes: the derivative of a sum over the top is that over its members (Danskin).
     """
-    # A row that ties with others holds its part of what their block has above the rank.
+    # Tied rows have equal parts of the weight of their block above the rank.
     higher = (scores[None, :] > scores[:, None]).to(own.dtype) @ own
     level = (scores[None, :] == scores[:, None]).to(own.dtype) @ own
     held = (ranks - higher).clamp(min=0) / level.clamp(min=torch.finfo(own.dtype).tiny)

@@ -1,4 +1,4 @@
-"""Makes batches that name their rows, and batches with a fixed number of members of every group."""
+"""Data sets that return row positions, and batches with a fixed number of rows of every group."""
 
 from __future__ import annotations
 
@@ -17,11 +17,32 @@ from partialfair.utils.typing import ArrayLike, Floats, GroupLabel, Ints
 
 
 class IndexedDataset(Dataset[tuple[Any, ...]]):
-    """A data set whose items ``(inputs, label)`` become ``(inputs, label, row)``, row being the position."""
+    """A data set whose items ``(inputs, label)`` become ``(inputs, label, row)``, with the position as row.
+
+    Parameters
+    ----------
+    items : torch.utils.data.Dataset
+        A data set with a length, whose items are tuples.
+
+    See Also
+    --------
+    PartialFairness : The hook that needs the positions.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch.utils.data import TensorDataset
+    >>> from partialfair.torch import IndexedDataset
+    >>> items = IndexedDataset(TensorDataset(torch.tensor([[0.5], [1.5]]), torch.tensor([0, 1])))
+    >>> items[1]
+    (tensor([1.5000]), tensor(1), 1)
+    """
 
     def __init__(self, items: Dataset[Any]) -> None:
-        if not (hasattr(items, "__len__") and hasattr(items, "__getitem__")):  # data sets may be mere streams
-            raise InputError("the data set must have a length and items by position")
+        if not (
+            hasattr(items, "__len__") and hasattr(items, "__getitem__")
+        ):  # iterable data sets have neither
+            raise InputError("items must be a data set with a length and items by position")
         self.items: Any = items
 
     def __len__(self) -> int:
@@ -32,25 +53,43 @@ class IndexedDataset(Dataset[tuple[Any, ...]]):
 
 
 class GroupBatchSampler(Sampler[list[int]]):
-    """Every batch has ``q_k`` members of group k: its share of all rows, but no fewer than some.
+    """A batch sampler with a fixed number ``q_k`` of rows of each group k in every batch.
 
-    Means of a group in a batch then have ``q_k`` terms each time, instead of a random number that is often 0
-    where a group is rare. Members of rare groups come more often than others, for which `shares` and
-    `loss_weights` make up: give the former to `PartialFairness` as ``batch_shares``, and multiply the losses
-    of rows by the latter. Members of a group come in random order, all of them before any comes again.
+    ``q_k`` is proportional to the size of the group, but has a lower limit. Means of a group in a batch then
+    always have ``q_k`` terms, instead of a random number that is often 0 for rare groups. Rows of rare groups
+    are drawn more often than others; to correct this, pass `shares` to `PartialFairness` as ``batch_shares``,
+    and multiply the losses of rows by `loss_weights`. Rows of a group are in random order, and none is
+    repeated before all were drawn.
 
     Parameters
     ----------
-    groups
+    groups : array-like of shape (n_rows,)
         The group of every row.
-    batch_size
-        Rows of a batch, in this process.
-    least
-        Members of every group in a batch, at least; by default ``batch_size // (4 n_groups)``.
-    seed
-        Of the random order, which is another in every pass.
-    rank, n_processes
-        Which of several processes this is: their batches are parts of one.
+    batch_size : int
+        Number of rows of a batch in this process.
+    least : int, default=None
+        The smallest number of rows of a group in a batch. If None, ``batch_size // (4 * n_groups)``.
+    seed : int, default=0
+        The seed of the random order, which differs between epochs.
+    rank : int, default=0
+        The position of this process among all processes, whose batches form one batch.
+    n_processes : int, default=1
+        The number of processes.
+
+    See Also
+    --------
+    PartialFairness : The hook that uses the batches.
+    IndexedDataset : Items with row positions.
+
+    Examples
+    --------
+    >>> from partialfair.torch import GroupBatchSampler
+    >>> groups = ["a"] * 90 + ["b"] * 10
+    >>> sampler = GroupBatchSampler(groups, batch_size=20, least=5)
+    >>> len(sampler), [sum(row >= 90 for row in batch) for batch in sampler]
+    (5, [5, 5, 5, 5, 5])
+    >>> sampler.shares
+    {'a': 0.75, 'b': 0.25}
     """
 
     def __init__(
@@ -76,36 +115,36 @@ class GroupBatchSampler(Sampler[list[int]]):
         self.seed, self.rank, self.n_processes, self.epoch = seed, rank, n_processes, 0
         if batch_size * n_processes > self.n_rows:
             raise InputError(
-                f"there are {self.n_rows} rows, fewer than a batch of {batch_size * n_processes}"
+                f"there are {self.n_rows} rows, fewer than a batch of {batch_size * n_processes}; lower it"
             )
         if least is None:
             least = batch_size // (4 * len(known.labels))
         check_count(least, "least", low=0)
         if least * len(known.labels) > batch_size:
             raise InputError(
-                f"batches of {batch_size} cannot hold {least} members of each of {len(known.labels)} groups"
+                f"batches of {batch_size} cannot have {least} rows of each of {len(known.labels)} groups"
             )
         sizes = np.array([rows.size for rows in self.members])
         self.quotas = _quotas(sizes / self.n_rows, batch_size, least)
         if (empty := np.flatnonzero(self.quotas == 0)).size:
             raise InputError(
-                f"batches of {batch_size} would never hold group {self.labels[empty[0]]!r}: give least=1"
+                f"batches of {batch_size} would have no rows of group {self.labels[empty[0]]!r}: use least=1"
             )
 
     @property
     def shares(self) -> dict[GroupLabel, float]:
-        """The share of each group in a batch."""
+        """The proportion of each group in a batch."""
         return {label: float(q) / self.batch_size for label, q in zip(self.labels, self.quotas, strict=True)}
 
     @property
     def loss_weights(self) -> Tensor:
-        """By how much the loss of a row counts, by its group's position: batch means are then right."""
-        # Importance weights: the share of a group among all rows over that in a batch.
+        """The weight of a row's loss, by the code of its group, which makes batch means unbiased."""
+        # Importance weights: the proportion of a group among all rows divided by its proportion in a batch.
         among_all = np.array([rows.size for rows in self.members]) / self.n_rows
         return torch.from_numpy(among_all / (self.quotas / self.batch_size)).float()
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the random order of a pass."""
+        """Set the epoch, which determines the random order."""
         self.epoch = epoch
 
     def __len__(self) -> int:
@@ -116,10 +155,10 @@ class GroupBatchSampler(Sampler[list[int]]):
         needed = self.quotas * self.n_processes * len(self)
         streams = []
         for rows, n in zip(self.members, needed, strict=True):
-            passes = [rng.permutation(rows) for _ in range(-(-n // rows.size))]  # the last one is cut
+            passes = [rng.permutation(rows) for _ in range(-(-n // rows.size))]  # the last one is truncated
             streams.append(np.concatenate(passes)[:n])
         for batch in range(len(self)):
-            # Processes draw the same streams and take turns, so that no row is in two of their batches.
+            # All processes draw the same streams and alternate, so that no row is in two of their batches.
             position = batch * self.n_processes + self.rank
             parts = [
                 stream[position * quota : (position + 1) * quota]
@@ -129,10 +168,10 @@ class GroupBatchSampler(Sampler[list[int]]):
 
 
 def _quotas(shares: Floats, batch_size: int, least: int) -> Ints:
-    """Return members of each group in a batch: in proportion, but at least so many (largest remainders)."""
+    """Return the rows of each group in a batch: proportional with a lower limit, by largest remainders."""
     quotas: Ints = np.full(shares.size, least, dtype=np.int64)
     free = batch_size - quotas.sum()
-    # What is above the least is shared out by what each group lacks of its proportion.
+    # Rows above the lower limit are distributed by what each group lacks of its proportion.
     lacking = np.maximum(shares * batch_size - least, 0.0)
     wanted = lacking * (free / lacking.sum()) if lacking.sum() > 0 else shares * free
     quotas += np.floor(wanted).astype(np.int64)

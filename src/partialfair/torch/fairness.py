@@ -1,7 +1,7 @@
-"""Holds a network to constraints while its own loop trains it.
+"""Constraints on a network in any training loop.
 
-`PartialFairness` is the hook. On a GPU what it computes is recorded once, as a CUDA graph, and replayed
-(`Replays`): launching its small kernels takes longer than they do.
+`PartialFairness` is the hook. On a GPU its computations are recorded once as a CUDA graph and replayed
+(`Replays`), because launching its small kernels takes longer than running them.
 """
 
 from __future__ import annotations
@@ -24,69 +24,113 @@ from partialfair.utils.typing import ArrayLike
 
 Method = Literal["primal_dual", "augmented_lagrangian"]
 _DUAL_STEPS, _PENALTIES = 0.36, 2.4
-"""Of all ranks that are looked at together, each of which has its share: .03 and .2 of twelve. Tried on law
-school and the synthetic admissions: with half the step constraints are not met after 900 batches, with twice
-as much gaps wander, and a penalty of .5 costs accuracy on law school."""
+"""Defaults for all ranks together, divided by the number of ranks: 0.03 and 0.2 for twelve ranks. On law
+school and the synthetic admissions, constraints are violated after 900 batches with half the step, gaps
+oscillate with twice the step, and a penalty of 0.5 costs accuracy on law school."""
 _MAX_DUAL_STEP, _MAX_PENALTY = 0.1, 2.0
-"""Of one rank, where there are few."""
+"""Upper limits of these defaults for one rank."""
 _MAX_GRAPHS = 4
-"""CUDA graphs in memory: batches have one shape, and another at the end of a pass."""
+"""CUDA graphs in memory: batches have one shape, and another one at the end of an epoch."""
 
 Work: TypeAlias = Callable[[Sequence[Tensor | None]], tuple[Tensor, ...]]
 
 
 class PartialFairness(nn.Module):
-    """``min f_0 subject to f_i ≤ 0`` on the scores of a network, a batch at a time (Algorithm 1 on batches).
+    """Constraints on the scores of a network, for any training loop (Algorithm 1 of the paper on batches).
 
-    With f = f⁺ − f⁻, each f⁻ is replaced by its tangent in scores and thresholds, ``g_i = f⁺_i −
-    tangent of f⁻_i ≥ f_i``, at the scores that each training row had when the tangents were last refreshed:
-    the subproblem of IDCA. Its method is the primal–dual one of Yu, Neely and Wei (2017): with virtual queues
-    Q, a step Δ on ``V ∇f_0 + Σ Q_i ∇g_i`` and ``Q_i ← max(Q_i + g_i + ∇g_iᵀ Δ, 0)``; here both are divided by
-    V, so that multipliers are ``λ = Q / V`` and ``dual_lr = 1 / V``. What is added to a queue is g_i after
-    the step, to first order. So multipliers move when the next batch comes, by its g_i: no derivative of
-    single constraints is needed. ``"augmented_lagrangian"`` adds ``[max(λ + ρ g, 0)² − λ²] / 2ρ`` instead and
-    moves λ by the same rule.
+    The module adds a term to the loss of each batch, so that training solves ``min f_0 subject to f_i ≤ 0``.
+    With f = f⁺ − f⁻, each f⁻ is replaced by its tangent in scores and thresholds, ``g_i = f⁺_i − tangent of
+    f⁻_i ≥ f_i``, at the scores that the training rows had when the tangents were last refreshed. This is the
+    subproblem of IDCA.
 
-    Under `torch.distributed` values are those of the batches of all processes together, which must be of one
-    size; wrap the network, not this, in DistributedDataParallel.
+    The method ``"primal_dual"`` is the one of Yu, Neely and Wei (2017): with virtual queues Q, a step Δ on
+    ``V ∇f_0 + Σ Q_i ∇g_i`` and ``Q_i ← max(Q_i + g_i + ∇g_iᵀ Δ, 0)``. Here both are divided by V, so that
+    the multipliers are ``λ = Q / V`` and ``dual_lr = 1 / V``. The update uses g_i after the step, to first
+    order; therefore the multipliers are updated with the g_i of the next batch, and no derivatives of single
+    constraints are needed. ``"augmented_lagrangian"`` adds ``[max(λ + ρ g, 0)² − λ²] / 2ρ`` to the loss
+    instead, and updates λ in the same way.
 
-    Batch means are noisy, so values, not derivatives, are averaged over the last batches: they lag behind by
-    about ``1 / (1 − ema_decay)`` steps, which is their bias.
+    Batch means are noisy. Values, but not derivatives, are therefore averaged over the last batches, which
+    delays them by about ``1 / (1 − ema_decay)`` steps.
 
-    ::
-
-        fair = PartialFairness(constraint, groups, y)          # of all training rows
-        optimizer.add_param_group({"params": fair.parameters(), "weight_decay": 0.0})
-        for X, y, group, row in loader:                        # group by fair.codes, row by position
-            scores = model(X).squeeze(1)
-            loss = fair(loss_function(scores, y), scores, group, y, row)
-            optimizer.zero_grad(); loss.backward(); optimizer.step(); fair.step()
+    With `torch.distributed`, values are means over the batches of all processes, which must have equal sizes.
+    Wrap the network, and not this module, in DistributedDataParallel.
 
     Parameters
     ----------
-    constraints, groups, y, surrogate, surrogate_width, reaching, batch_shares, dtype
-        As in `ScoreConstraints`.
-    method
-        ``"augmented_lagrangian"``, whose penalty acts before multipliers have grown, or ``"primal_dual"``,
-        the paper's.
-    dual_lr
-        How fast multipliers grow with violations, which are in shares of a group; by default .36 divided by
-        the number of ranks that are looked at.
-    penalty
-        ρ of the augmented Lagrangian; by default 2.4 divided by the same.
-    ema_decay
-        Share of the running averages that a batch leaves as it is; 0 looks at one batch alone.
-    refresh_every
-        Steps between refreshes of the tangents; the first comes after one pass over the rows. 0 takes
-        tangents at the scores of each batch itself, as do calls without rows.
-    warmup_epochs
-        Passes over the rows before the constraints join: where all scores are equal everything is violated,
-        and multipliers would grow for nothing.
-    max_multiplier
-        No multiplier grows beyond it.
-    cuda_graph
-        On a GPU, record what the hook computes and replay it in later steps: launching its small kernels one
-        by one takes longer than they do.
+    constraints : Constraint or list of Constraint
+        The constraints, from `partialfair.constraints`.
+    groups : array-like of shape (n_rows,)
+        The group of every training row.
+    y : array-like of shape (n_rows,), default=None
+        Labels 0 and 1 of every training row, for constraints that compare rows with the same label.
+    method : {"augmented_lagrangian", "primal_dual"}, default="augmented_lagrangian"
+        The method. The penalty of the augmented Lagrangian acts while multipliers are still small;
+        ``"primal_dual"`` is the method of the paper.
+    dual_lr : float, default=None
+        The step size of the multipliers; violations are proportions of a group. If None, 0.36 divided by the
+        number of ranks of the constraints, at most 0.1.
+    penalty : float, default=None
+        The penalty ρ of the augmented Lagrangian. If None, 2.4 divided by the number of ranks of the
+        constraints, at most 2.
+    ema_decay : float, default=0.9
+        The weight of the previous value in running averages; with 0 each batch is used alone.
+    refresh_every : int, default=20
+        The number of steps between refreshes of the tangents, which begin after one epoch. With 0, and in
+        calls without ``rows``, tangents are at the scores of the batch itself.
+    warmup_epochs : float, default=2.0
+        The number of epochs before the constraints are added. At the start of training all scores are nearly
+        equal, all constraints are violated, and multipliers would grow without benefit.
+    max_multiplier : float, default=100.0
+        The upper limit of the multipliers.
+    cuda_graph : bool, default=True
+        Whether to record the computations on a GPU and replay them in later steps, which is faster than
+        launching many small kernels.
+    **functions
+        Parameters of `ScoreConstraints`: ``surrogate``, ``surrogate_width``, ``reaching``, ``batch_shares``
+        and ``dtype``.
+
+    Attributes
+    ----------
+    multipliers : Tensor of shape (m,)
+        The multiplier of each function.
+    violations : Tensor of shape (m,)
+        The last averaged values of the functions, as proportions of a group.
+    labels : tuple
+        The groups, in the order of their codes.
+
+    See Also
+    --------
+    ScoreConstraints : The constraints as functions of scores, for other methods of training.
+    GroupBatchSampler : Batches with enough rows of every group.
+    refit_head : Refit the last layer under a constraint, with a KKT certificate.
+
+    References
+    ----------
+    H. Yu, M. J. Neely and X. Wei, "Online convex optimization with stochastic constraints", NeurIPS 2017.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from partialfair.constraints import StatisticalParity
+    >>> from partialfair.torch import PartialFairness
+    >>> X = torch.linspace(-1, 1, 200).unsqueeze(1)
+    >>> y, groups = (X[:, 0] > 0).float(), ["a", "b"] * 100
+    >>> model = torch.nn.Linear(1, 1)
+    >>> fair = PartialFairness(StatisticalParity((0.1, 0.5), max_gap=0.1), groups)
+    >>> codes = fair.codes(groups)
+    >>> optimizer = torch.optim.Adam([*model.parameters(), *fair.parameters()], lr=0.01)
+    >>> for epoch in range(4):
+    ...     for rows in torch.arange(200).split(50):
+    ...         scores = model(X[rows]).squeeze(1)
+    ...         loss = torch.nn.functional.binary_cross_entropy_with_logits(scores, y[rows])
+    ...         loss = fair(loss, scores, codes[rows], y[rows], rows)
+    ...         optimizer.zero_grad()
+    ...         loss.backward()
+    ...         optimizer.step()
+    ...         fair.step()
+    >>> bool(fair.multipliers.min() >= 0)
+    True
     """
 
     multipliers: Tensor
@@ -130,7 +174,7 @@ class PartialFairness(nn.Module):
         check_flag(cuda_graph, "cuda_graph")
         self.functions: ScoreConstraints = ScoreConstraints(constraints, groups, y, **functions)
         self.method, self.ema_decay = method, ema_decay
-        # At each rank every group is bounded from above and from below.
+        # At each rank every group has an upper and a lower bound.
         n_ranks = max(self.functions.m / (2 * len(self.labels)), 1)
         self.dual_lr = min(_DUAL_STEPS / n_ranks, _MAX_DUAL_STEP) if dual_lr is None else dual_lr
         self.penalty = min(_PENALTIES / n_ranks, _MAX_PENALTY) if penalty is None else penalty
@@ -167,11 +211,11 @@ class PartialFairness(nn.Module):
 
     @property
     def labels(self) -> tuple[Any, ...]:
-        """The groups; calls name them by position."""
+        """The groups, in the order of their codes."""
         return self.functions.labels
 
     def codes(self, groups: ArrayLike) -> Tensor:
-        """Return groups as calls take them."""
+        """Return the codes of groups, which calls need."""
         return self.functions.codes(groups)
 
     def forward(
@@ -182,23 +226,29 @@ class PartialFairness(nn.Module):
         y: Tensor | None = None,
         rows: Tensor | None = None,
     ) -> Tensor:
-        """Return the loss with the constraints' term added; in evaluation, or without derivatives, as it is.
+        """Return the loss plus the term of the constraints.
 
-        Where several batches make one step, divide what is returned by their number, not the loss.
+        In evaluation mode, and without gradients, the loss is returned unchanged. If several batches make one
+        step, divide the result, and not the loss, by their number.
 
         Parameters
         ----------
-        loss
-            f_0 of the batch.
-        scores : (n,)
-            Of the batch, with their graph.
-        groups : (n,)
-            As `codes` returns them.
-        y : (n,)
-            Labels, for constraints that need them.
-        rows : (n,)
-            Positions of the batch among the rows of the constructor; without them tangents are taken at the
-            batch's own scores.
+        loss : Tensor of shape ()
+            The loss f_0 of the batch.
+        scores : Tensor of shape (n,)
+            The scores of the batch, with their graph.
+        groups : Tensor of shape (n,)
+            The codes of the groups, from `codes`.
+        y : Tensor of shape (n,), default=None
+            Labels 0 and 1, for constraints that need them.
+        rows : Tensor of shape (n,), default=None
+            Positions of the batch among the rows of the constructor. If None, tangents are at the scores of
+            the batch itself.
+
+        Returns
+        -------
+        Tensor of shape ()
+            The loss with the term added.
         """
         scores = score_vector(scores, self.functions.theta)
         self._check_batch(loss, scores, groups, y, rows)
@@ -226,7 +276,7 @@ class PartialFairness(nn.Module):
     def _check_batch(
         self, loss: Tensor, scores: Tensor, groups: Tensor, y: Tensor | None, rows: Tensor | None
     ) -> None:
-        """Refuse a batch that cannot be right, from the first one on: constraints join only later."""
+        """Raise an error for an invalid batch, also before the constraints are added."""
         check_scores(loss, "loss")
         if loss.ndim != 0:
             raise InputError(f"loss must be one number, such as a mean, not of shape {tuple(loss.shape)}")
@@ -236,9 +286,9 @@ class PartialFairness(nn.Module):
             check_positions(rows, "rows", scores, self.functions.n_rows, meaning)
 
     def step(self) -> None:
-        """Count a step; call it once after each step of the optimizer.
+        """Count a step and refresh the tangents if needed; call it after each step of the optimizer.
 
-        The multipliers move with the next batch, and tangents are refreshed here when it is time.
+        The multipliers are updated with the next batch.
         """
         self._has_stepped = True
         if not self._constrained:
@@ -253,12 +303,12 @@ class PartialFairness(nn.Module):
 
     @torch.no_grad()
     def refresh(self, scores: Tensor | None = None) -> None:
-        """Take new tangents of all f⁻: at the last scores of all rows, or at those that are given.
+        """Compute new tangents of all f⁻, at the last scores of all rows or at the given scores.
 
         Parameters
         ----------
-        scores : (n_rows,)
-            Of all training rows, by position.
+        scores : Tensor of shape (n_rows,), default=None
+            Scores of all training rows, by position. If None, the last score of each row.
         """
         if scores is not None:
             scores = score_vector(scores, self.functions.theta)
@@ -274,7 +324,7 @@ class PartialFairness(nn.Module):
         self.tangent_scores.copy_(self.row_scores)
         self.tangent_theta.copy_(functions.theta)
         weights = functions.weights(self.row_codes, self.row_labels, of_all_rows=True)
-        # Rows that were not seen have no score yet: those that were stand for all of their group.
+        # Rows that no batch contained have no score: the other rows represent their group.
         of_seen = weights * (self.row_steps > 0)
         least = torch.finfo(weights.dtype).tiny
         of_seen *= weights.sum(-1, keepdim=True) / of_seen.sum(-1, keepdim=True).clamp(min=least)
@@ -289,13 +339,15 @@ class PartialFairness(nn.Module):
     def _place_thresholds(
         self, scores: Tensor, groups: Tensor, y: Tensor | None, *, of_all_rows: bool
     ) -> None:
-        """Put θ where they suit the last scores of all rows, or those of a first batch."""
+        """Initialize θ from the last scores of all rows, or from the scores of a first batch."""
         if of_all_rows:
             self.share_row_scores()
             seen = self.row_steps > 0  # a loader may leave out the last rows of a pass
             for code, label in enumerate(self.labels):
                 if not (seen & (self.row_codes == code)).any():
-                    raise InputError(f"no batch held a row of group {label!r}: are rows positions in groups?")
+                    raise InputError(
+                        f"no batch contained a row of group {label!r}: rows must be positions in groups"
+                    )
             scores, groups, y = self.row_scores[seen], self.row_codes[seen], self.row_labels[seen]
         self.functions.place_thresholds(scores, groups, y)
         with torch.no_grad():
@@ -303,10 +355,10 @@ class PartialFairness(nn.Module):
         self._constrained = True
 
     def share_row_scores(self) -> None:
-        """Give every process the last scores of all rows, whichever process saw them."""
+        """Exchange the last scores of all rows between processes."""
         if n_processes() == 1:
             return
-        # The process that saw a row last has its score; if several saw it in the same step, their mean.
+        # The latest score of a row counts, or the mean if several processes computed it in the same step.
         last = self.row_steps.clone()
         torch.distributed.all_reduce(last, torch.distributed.ReduceOp.MAX)
         mine = (self.row_steps == last).to(self.row_scores.dtype)
@@ -317,7 +369,7 @@ class PartialFairness(nn.Module):
         self.row_steps.copy_(last)
 
     def _is_steady(self, scores: Tensor, rows: Tensor | None) -> bool:
-        """Return whether nothing but the batch and the buffers will change in the next step, on a GPU."""
+        """Return whether the next steps on a GPU change the batch and the buffers only."""
         return (
             self.cuda_graph
             and scores.is_cuda
@@ -330,7 +382,7 @@ class PartialFairness(nn.Module):
 
     @property
     def _settings(self) -> tuple[Any, ...]:
-        """Numbers of the host that are part of what is recorded."""
+        """Host-side numbers that are constants of a recorded graph."""
         return (
             self.method,
             self.dual_lr,
@@ -342,30 +394,30 @@ class PartialFairness(nn.Module):
 
     @property
     def _rate(self) -> float:
-        """How far running averages move: plain means at first."""
+        """The step of running averages, which are plain means at first."""
         return max(1 - self.ema_decay, 1 / (self._constrained_steps + 1))
 
     def _remember(self, scores: Tensor, rows: Tensor | None) -> None:
-        """Store the scores of rows, and when they had them."""
+        """Store the scores of rows, and the step at which they were computed."""
         if rows is None:
             return
         rows = rows.long()
-        # A step that overflows, which a scaler of gradients leaves out, must not be remembered.
+        # Scores of a step that overflows, which a gradient scaler skips, must not be stored.
         known = torch.where(scores.isfinite(), scores.to(self.row_scores.dtype), self.row_scores[rows])
         self.row_scores.index_copy_(0, rows, known)
         self.steps += 1
         self.row_steps.index_copy_(0, rows, self.steps.expand(len(rows)))
 
     def _term(self, batch: Sequence[Tensor | None]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return what is added to the loss, and its derivatives by score and by threshold."""
+        """Return the term of the loss, and its derivatives by score and by threshold."""
         scores, groups, y, rows = batch
         assert scores is not None
         assert groups is not None
         self._remember(scores, rows)
         majorants = self._majorants(scores.to(self.functions.theta.dtype), groups, y, rows)
-        # As fractions of a group, whatever the scale of gaps: multipliers then grow at one speed.
+        # Violations are proportions of a group on either scale, so that one step size suits both.
         torch.div(majorants.values, self.functions.maxima.scales, out=self.violations)
-        if self._has_stepped:  # several batches may be one step
+        if self._has_stepped:  # several batches may form one step
             self.multipliers.add_(self.violations, alpha=self.dual_lr).clamp_(0.0, self.max_multiplier)
         if self.method == "primal_dual":
             value, slopes = self.multipliers @ self.violations, self.multipliers
@@ -376,7 +428,7 @@ class PartialFairness(nn.Module):
         return value, by_score.to(scores.dtype), by_theta
 
     def _majorants(self, scores: Tensor, groups: Tensor, y: Tensor | None, rows: Tensor | None) -> _Majorants:
-        """Return ``g_i = f⁺_i − tangent of f⁻_i`` by running averages, with the batch's derivatives."""
+        """Return ``g_i = f⁺_i − tangent of f⁻_i`` from running averages, with derivatives of the batch."""
         functions, maxima = self.functions, self.functions.maxima
         weights, theta = functions.weights(groups, y), functions.theta.detach()
         here = functions.at(scores, weights, theta)
@@ -386,7 +438,7 @@ class PartialFairness(nn.Module):
             return _Majorants(plus - minus, here, maxima.plus, pieces, here, maxima.minus @ pieces)
         tangent_scores = self.tangent_scores[rows]
         there = functions.at(tangent_scores, weights, self.tangent_theta)
-        # f⁻ at the tangent plus its slopes times the mean change of atoms from there.
+        # f⁻ at the tangent point plus its slopes times the mean change of atoms from that point.
         changes = there.changes(scores - tangent_scores, theta - self.tangent_theta)
         atoms, changes = self._average(here.values, changes)
         plus, _, pieces = maxima.parts_and_pieces(atoms)
@@ -394,19 +446,19 @@ class PartialFairness(nn.Module):
         return _Majorants(plus - minus, here, maxima.plus, pieces, there, self.tangent_slopes)
 
     def _average(self, *batch: Tensor) -> Tensor:
-        """Move running averages towards the batch, and return all of them."""
+        """Update the running averages with the batch, and return them."""
         values = mean_over_processes(torch.stack(batch)).to(self.running.dtype)
         running = self.running[: len(batch)]
-        # A step that overflowed, which a scaler of gradients leaves out, moves no average.
+        # A step that overflowed, which a gradient scaler skips, changes no average.
         running.lerp_(torch.where(values.isfinite(), values, running), self._rate)
         return self.running
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Return what `state_dict` keeps besides tensors."""
+        """Return the state that is not a tensor, for `state_dict`."""
         return {name: getattr(self, name) for name in _COUNTERS}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Take it back."""
+        """Restore the state that is not a tensor."""
         for name in _COUNTERS:
             setattr(self, name, state[name])
 
@@ -420,9 +472,9 @@ class _Majorants:
     values : (m,)
         g.
     here
-        Atoms at the batch's scores, of which ``plus @ pieces`` are the slopes of f⁺.
+        Atoms at the scores of the batch; ``plus @ pieces`` are the slopes of f⁺ in them.
     there
-        Atoms where the tangents are taken, of which ``minus_slopes`` are the slopes of f⁻.
+        Atoms at the tangent points; ``minus_slopes`` are the slopes of f⁻ in them.
     """
 
     values: Tensor
@@ -443,11 +495,11 @@ class _Majorants:
 
 
 class _Added(torch.autograd.Function):
-    """A loss plus a term whose derivatives by score and by threshold are known: a step builds no graph."""
+    """Add a term with known derivatives by score and by threshold to a loss, without a graph of the term."""
 
     @staticmethod
     def forward(ctx: Any, loss: Tensor, scores: Tensor, theta: Tensor, *term: Tensor) -> Tensor:
-        """Return the sum; the term is its value and its derivatives."""
+        """Return the sum; the term consists of its value and its derivatives."""
         value, *derivatives = term
         ctx.save_for_backward(*derivatives)
         return loss + value
@@ -456,7 +508,7 @@ class _Added(torch.autograd.Function):
     def backward(ctx: Any, by_loss: Tensor) -> tuple[Tensor | None, ...]:
         """Return derivatives by loss, scores and thresholds."""
         by_score, by_theta = ctx.saved_tensors
-        # DistributedDataParallel averages the network's gradients; thresholds are not its own.
+        # DistributedDataParallel averages gradients of the network, but not those of the thresholds.
         return by_loss, by_loss * by_score, mean_over_processes(by_loss * by_theta), None, None, None
 
 
@@ -472,13 +524,13 @@ _COUNTERS = (
 
 
 def n_processes() -> int:
-    """Return how many processes train together."""
+    """Return the number of processes that train together."""
     together = torch.distributed.is_available() and torch.distributed.is_initialized()
     return torch.distributed.get_world_size() if together else 1
 
 
 def mean_over_processes(values: Tensor) -> Tensor:
-    """Return the mean of what all processes have: batches of equal size are then one batch."""
+    """Return the mean over processes: batches of equal size then act as one batch."""
     if n_processes() == 1:
         return values
     total = values.clone()
@@ -494,11 +546,11 @@ class _Record:
 
 
 class Replays:
-    """CUDA graphs of one function of tensors, one for each shape of its inputs.
+    """CUDA graphs of a function of tensors, one for each shape of its inputs.
 
-    Recorded kernels read and write the same memory each time, so inputs are copied to where they were when
-    they were recorded, and what is written elsewhere (buffers of modules) must stay where it is. Copies, also
-    those that are pickled, begin without any: graphs belong to the memory of one module.
+    Recorded kernels always read and write the same memory. Inputs are therefore copied to the memory of the
+    recorded inputs, and buffers that the function uses must not move. Copies and pickles of this object have
+    no graphs, which belong to the memory of one module.
     """
 
     def __init__(self) -> None:
@@ -511,16 +563,17 @@ class Replays:
         return {"_records": {}}
 
     def __call__(self, work: Work, inputs: Sequence[Tensor | None], place: Hashable) -> tuple[Tensor, ...]:
-        """Return what the work returns for some inputs; it is overwritten by the next call.
+        """Return the results of the work; the next call overwrites them.
 
         Parameters
         ----------
         work
-            Kernels only: nothing of it may wait for the device or depend on numbers of the host that change.
+            A function of kernels only: it must not wait for the device, nor depend on changing numbers of the
+            host.
         inputs
-            On a GPU, without derivatives.
+            Tensors on a GPU, without gradients.
         place
-            Where the memory is that the work reads and writes besides; elsewhere it is recorded anew.
+            Identifies the other memory that the work uses; another value causes another recording.
         """
         key = (place, *(None if tensor is None else (tensor.shape, tensor.dtype) for tensor in inputs))
         record = self._records.get(key)
@@ -528,7 +581,7 @@ class Replays:
             if len(self._records) >= _MAX_GRAPHS:
                 return work(inputs)
             record = self._records[key] = self._record(work, inputs)
-        # Recorded kernels read the same memory each time.
+        # Recorded kernels always read the same memory.
         for held, given in zip(record.inputs, inputs, strict=True):
             if held is not None and given is not None:
                 held.copy_(given)
@@ -537,10 +590,10 @@ class Replays:
 
     @staticmethod
     def _record(work: Work, inputs: Sequence[Tensor | None]) -> _Record:
-        """Record the work; nothing of it is done yet."""
+        """Record the work without running it."""
         held = [None if tensor is None else tensor.clone() for tensor in inputs]
         graph = torch.cuda.CUDAGraph()
-        # Other threads, such as a loader's, may go on with what they do.
+        # Other threads, such as those of a data loader, may continue.
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             outputs = work(held)
         return _Record(graph, held, outputs)

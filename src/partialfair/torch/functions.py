@@ -1,4 +1,4 @@
-"""Evaluates constraints as torch functions of scores: what `partialfair.constraints` states, on tensors."""
+"""The constraints of `partialfair.constraints` as torch functions of scores."""
 
 from __future__ import annotations
 
@@ -30,28 +30,57 @@ _NEEDS_LABELS = "these constraints compare members with the same label: give y, 
 class ScoreConstraints(nn.Module):
     """The functions ``f_i(scores, θ) ≤ 0`` of constraints, with thresholds θ as parameters.
 
-    Calling it returns a plain tensor, which any method for constrained training takes. Of a batch it is an
-    estimate: members count by the sizes that their groups have among all rows, and by how many rows a row of
-    the batch stands for, so that means of batches are the means of all rows.
+    A call returns a tensor of values, which any method for constrained training can use. On a batch the
+    values are estimates: rows are weighted by the sizes of their groups among all training rows, so that
+    means over batches equal the values on all rows.
 
     Parameters
     ----------
-    constraints
-        One of `partialfair.constraints`, or a list of them.
-    groups
-        The group of every training row, in the forms that `partialfair.data.groups.encode_groups` takes.
-    y
-        Labels 0 and 1 of every training row, for constraints that compare members with the same label.
-    surrogate, surrogate_width
-        As in `PartialFairClassifier`; the width is in units of the scores, which here are often logits.
-    reaching
-        Look at ranks on ``[max(0, α − κ), β)``, everywhere the exact gap does, where a constraint has points
-        and they are not given. The paper's points leave the ends out, and scores pile up there.
-    batch_shares
-        The share of each group in a batch, where it is not that among all rows (`GroupBatchSampler.shares`):
-        sums are divided by it, so that they stay right on average.
-    dtype
-        Of all numbers; by default that of new tensors.
+    constraints : Constraint or list of Constraint
+        The constraints, from `partialfair.constraints`.
+    groups : array-like of shape (n_rows,)
+        The group of every training row; several columns form intersectional groups.
+    y : array-like of shape (n_rows,), default=None
+        Labels 0 and 1 of every training row, for constraints that compare rows with the same label.
+    surrogate : str or Surrogate, default="rounded_ramp"
+        The surrogate of the indicator, as in `partialfair.FitOptions`.
+    surrogate_width : float, default=1.0
+        The width of the surrogate in units of the scores, which are often logits.
+    reaching : bool, default=True
+        Whether constraints on a grid of ranks, unless their points are given, use ranks on the whole interval
+        ``[max(0, α − κ), β)`` of the exact gap. The paper's points leave out the ends, where scores then
+        accumulate.
+    batch_shares : dict, default=None
+        The proportion of each group in a batch, from `GroupBatchSampler.shares`, if it differs from the
+        proportion among all rows. Sums are divided by it, so that they are unbiased.
+    dtype : torch.dtype, default=None
+        The type of all numbers, ``torch.float32`` or ``torch.float64``. If None, the default type of torch.
+
+    Attributes
+    ----------
+    theta : Parameter
+        The thresholds θ.
+    labels : tuple
+        The groups, in the order of their codes.
+    names : tuple of str
+        The name of each function.
+
+    See Also
+    --------
+    PartialFairness : A hook for training loops that uses these functions.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from partialfair.constraints import StatisticalParity
+    >>> from partialfair.torch import ScoreConstraints
+    >>> groups, scores = ["a", "b"] * 50, torch.linspace(-1, 1, 100)
+    >>> functions = ScoreConstraints(StatisticalParity((0.1, 0.5), max_gap=0.2), groups)
+    >>> codes = functions.codes(groups)
+    >>> functions.place_thresholds(scores, codes)
+    >>> values = functions(scores, codes)
+    >>> len(values) == functions.m
+    True
     """
 
     shares: Tensor
@@ -84,14 +113,14 @@ class ScoreConstraints(nn.Module):
         if len(known.labels) < 2:
             raise InputError(f"there is only group {known.labels[0]!r}; a gap needs at least two groups")
         check_compatible(stated, known)
-        if reaching:  # the paper's points leave the ends out
+        if reaching:
             stated = [
                 each.on_grid(each.grid)
                 if isinstance(each, OnAGrid) and getattr(each, "points", None) is None
                 else each
                 for each in stated
             ]
-        # All rows count 1: weights of rows are the loss's affair.
+        # All rows have weight 1: weights of rows belong to the loss.
         weights, shape = np.ones(known.codes.size), surrogate_named(surrogate, surrogate_width)
         block = join([each.build(known, weights, shape, positive) for each in stated])
         self.labels, self.n_rows, self.names = known.labels, known.codes.size, block.names
@@ -101,7 +130,7 @@ class ScoreConstraints(nn.Module):
         self.maxima: _Maxima = _Maxima(block.system)
         shares = _weights_by_group(known, positive, block.all_members)
         self.uses_labels = shares.shape[-1] == 2
-        # Rows count in the sums of their own group alone: (n_banks, n_groups, n_groups · n_labels).
+        # Rows contribute to the sums of their own group only: (n_banks, n_groups, n_groups · n_labels).
         shares = np.eye(len(known.labels))[None, :, :, None] * shares[:, None]
         in_batches = shares * _corrections(known, batch_shares)[:, None]
         shape_of_table = *shares.shape[:2], -1
@@ -111,29 +140,34 @@ class ScoreConstraints(nn.Module):
 
     @property
     def m(self) -> int:
-        """Number of functions."""
+        """The number of functions."""
         return len(self.names)
 
     def codes(self, groups: ArrayLike) -> Tensor:
-        """Return groups as the numbers that calls take: positions in ``labels``."""
+        """Return the codes of groups, which calls need: positions in ``labels``."""
         given = encode_groups(groups)
         unknown = [label for label in given.labels if label not in self.labels]
         if unknown:
-            raise InputError(f"group {unknown[0]!r} is not among those of training, {self.labels}")
+            raise InputError(f"group {unknown[0]!r} is not a group of the training set, {self.labels}")
         positions = np.array([self.labels.index(label) for label in given.labels], dtype=np.int64)
         return torch.from_numpy(positions[given.codes])
 
     def forward(self, scores: Tensor, groups: Tensor, y: Tensor | None = None) -> Tensor:
-        """Return ``f_i``, (m,), positive where violated.
+        """Return the values ``f_i``, which are positive for violated constraints.
 
         Parameters
         ----------
-        scores : (n,)
-            Of some rows, or of all.
-        groups : (n,)
-            Their groups as `codes` returns them.
-        y : (n,)
-            Their labels, where the constraints need them.
+        scores : Tensor of shape (n,)
+            Scores of a batch or of all rows.
+        groups : Tensor of shape (n,)
+            The codes of their groups, from `codes`.
+        y : Tensor of shape (n,), default=None
+            Their labels 0 and 1, for constraints that need them.
+
+        Returns
+        -------
+        Tensor of shape (m,)
+            The values.
         """
         scores = score_vector(scores, self.theta)
         self.check_batch(scores, groups, y)
@@ -141,9 +175,9 @@ class ScoreConstraints(nn.Module):
         return plus - minus
 
     def check_batch(self, scores: Tensor, groups: Tensor, y: Tensor | None) -> None:
-        """Refuse what does not belong to the scores; values are looked at on the host alone."""
+        """Raise an error for an invalid batch; values are checked on the host only."""
         if len(scores) == 0:
-            raise InputError("a batch must have rows, and there are none")
+            raise InputError("the batch is empty; it must have at least one row")
         check_positions(groups, "groups", scores, len(self.labels), "as codes() returns them")
         if not self.uses_labels:
             return
@@ -152,10 +186,10 @@ class ScoreConstraints(nn.Module):
         check_labels(y, groups)
 
     def weights(self, groups: Tensor, y: Tensor | None, *, of_all_rows: bool = False) -> Tensor:
-        """Return how much rows count in the sums of each group, (n_banks, n_groups, n).
+        """Return the weights of rows in the sums of each group, (n_banks, n_groups, n).
 
-        A row of a batch stands for n_rows / n of all, and for more where batches hold fewer of its group;
-        ``of_all_rows`` says that these are all rows, or drawn from all with equal probabilities.
+        A row of a batch represents n_rows / n rows, and more if batches have fewer rows of its group. With
+        ``of_all_rows`` the rows are all rows, or were drawn from them with equal probabilities.
         """
         if self.uses_labels:
             if y is None:
@@ -165,10 +199,10 @@ class ScoreConstraints(nn.Module):
         return shares[:, :, groups] * (self.n_rows / len(groups))
 
     def at(self, scores: Tensor, weights: Tensor, theta: Tensor | None = None) -> AtomsAt:
-        """Return all atoms at the scores of some rows, with other thresholds if they are given."""
+        """Return all atoms at the scores of some rows, with the given thresholds if any."""
         theta = precise(self.theta) if theta is None else theta
         banks = cast("list[AtomsOfBank]", list(self.banks))
-        if len(banks) == 1:  # as for all constraints of one kind: nothing to join, and fewer kernels
+        if len(banks) == 1:  # constraints of one kind need no join, which saves kernels
             return banks[0].at(scores, weights[0], theta)
         own_theta = torch.split(theta, [bank.n_theta for bank in banks])
         by_bank = zip(banks, weights, own_theta, strict=True)
@@ -176,12 +210,12 @@ class ScoreConstraints(nn.Module):
 
     @torch.no_grad()
     def place_thresholds(self, scores: Tensor, groups: Tensor, y: Tensor | None = None) -> None:
-        """Move θ to where they suit the scores of all rows, or of many."""
+        """Initialize the thresholds θ from the scores of all rows, or of many rows."""
         scores = score_vector(scores, self.theta)
         self.check_batch(scores, groups, y)
         if not scores.isfinite().all():
             raise InputError("scores must be finite where thresholds are placed")
-        # Once in a training, so that it need not be fast: by the same code as for linear models.
+        # This runs once per training, so it uses the code of linear models on the host.
         on_host = precise(scores).double().cpu().numpy()
         ranked = [_RankedScores(on_host, own.double().cpu().numpy()) for own in self.weights(groups, y)]
         values = self.joined_thresholds.at(ranked.__getitem__)
@@ -189,7 +223,7 @@ class ScoreConstraints(nn.Module):
 
 
 def scores_of(outputs: Tensor) -> Tensor:
-    """Return the scores of a network's outputs: one output is the score, of two the second less the first."""
+    """Return the scores of a network: its only output, or the second output minus the first."""
     check_scores(outputs, "the output of a network")
     if outputs.ndim == 1:
         return outputs
@@ -199,27 +233,29 @@ def scores_of(outputs: Tensor) -> Tensor:
 
 
 def score_vector(scores: Tensor, theta: Tensor) -> Tensor:
-    """Return scores as functions of them and θ take them; refuse double precision where θ is single."""
+    """Return scores in a suitable type; double precision with θ in single precision is an error."""
     check_scores(scores, "scores")
     if scores.dtype == torch.float64 and theta.dtype != torch.float64:
         raise InputError(
-            f"scores are torch.float64, and the constraints {theta.dtype}: give dtype=torch.float64 to the "
-            "constraints, or scores.float()"
+            f"scores are torch.float64 and the constraints are {theta.dtype}: give dtype=torch.float64 to "
+            "the constraints, or scores.float()"
         )
     if scores.ndim != 1:
         raise InputError(f"scores must be a vector, not of shape {tuple(scores.shape)}")
     if scores.device != theta.device:
-        raise InputError(f"scores are on {scores.device}, and the constraints on {theta.device}")
+        raise InputError(
+            f"scores are on {scores.device} and the constraints on {theta.device}; move one of them"
+        )
     return precise(scores)
 
 
 def check_scores(given: object, name: str) -> None:
-    """Refuse what is not a dense tensor of floating-point numbers."""
+    """Raise an error unless this is a dense tensor of floating-point numbers."""
     check_tensor(given, name, "floating-point numbers", _SCORES)
 
 
 def check_tensor(given: object, name: str, what: str, dtypes: Collection[torch.dtype]) -> None:
-    """Refuse what is not a dense tensor of some types."""
+    """Raise an error unless this is a dense tensor of one of the types."""
     if not isinstance(given, Tensor) or given.is_nested or given.layout != torch.strided:
         kind = "a sparse or nested tensor" if isinstance(given, Tensor) else type(given).__name__
     elif given.dtype in dtypes:
@@ -230,9 +266,9 @@ def check_tensor(given: object, name: str, what: str, dtypes: Collection[torch.d
 
 
 def check_positions(given: object, name: str, like: Tensor, most: int, meaning: str) -> None:
-    """Refuse what is not a vector of positions below some number; values are checked on the host alone.
+    """Raise an error unless this is a vector of positions; values are checked on the host only.
 
-    There must be as many as rows of ``like``, and they must be on its device or on the host.
+    It must have the length of ``like``, and be on its device or on the host.
     """
     check_tensor(given, name, f"whole numbers, {meaning}", _POSITIONS)
     given = cast("Tensor", given)
@@ -246,9 +282,9 @@ def check_positions(given: object, name: str, like: Tensor, most: int, meaning: 
 
 
 def check_labels(y: object, like: Tensor | None = None) -> None:
-    """Refuse labels other than 0 and 1, if they are on the host: looking would make a device wait.
+    """Raise an error for labels other than 0 and 1 on the host; a check on a device would make it wait.
 
-    There must be as many as rows of ``like``, and they must be where it is.
+    Labels must have the shape of ``like``, and be on its device.
     """
     check_tensor(y, "y", "numbers", (*_SCORES, *_POSITIONS, torch.int8, torch.uint8, torch.int16, torch.bool))
     y = cast("Tensor", y)
@@ -262,7 +298,7 @@ def check_labels(y: object, like: Tensor | None = None) -> None:
 
 
 def precise(x: Tensor) -> Tensor:
-    """Return numbers of which thousands can be added up: half precision is raised."""
+    """Return numbers in at least single precision, so that thousands can be added."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
@@ -278,12 +314,12 @@ def _read_positive(y: ArrayLike, n_rows: int) -> npt.NDArray[np.bool_]:
 def _weights_by_group(groups: Groups, positive: Positive, members: Sequence[Members]) -> Floats:
     """Return the weight of a row in each bank by its group and label, (n_banks, n_groups, 1 or 2).
 
-    Labels have an axis of two only if they make a difference in some group that has both.
+    The last axis has length 2 only if weights depend on labels in a group with both labels.
     """
     n_groups = len(groups.labels)
     table = np.zeros((len(members), n_groups, 2))
     for bank, of_bank in enumerate(members):
-        if positive is None:  # then labels, if calls have them, make no difference
+        if positive is None:  # weights do not depend on labels
             table[bank, groups.codes] = of_bank.shares[:, None]
         else:
             table[bank, groups.codes, positive.astype(int)] = of_bank.shares
@@ -295,14 +331,14 @@ def _weights_by_group(groups: Groups, positive: Positive, members: Sequence[Memb
 
 
 def _corrections(groups: Groups, batch_shares: Mapping[GroupLabel, float] | None) -> Floats:
-    """Return by how much rows of each group count more because batches hold fewer of them, (n_groups,)."""
+    """Return the factor of the weights of each group that corrects its proportion in batches, (n_groups,)."""
     if batch_shares is None:
         return np.ones(len(groups.labels))
     if not isinstance(batch_shares, Mapping):
         raise InputError(f"batch_shares must map groups to shares, not {shown(batch_shares)}")
     if set(batch_shares) != set(groups.labels):
         odd = next(iter(set(batch_shares) ^ set(groups.labels)))
-        raise InputError(f"batch_shares must be given for the groups {groups.labels}; see {odd!r}")
+        raise InputError(f"batch_shares must have exactly the groups {groups.labels}; check {odd!r}")
     for label in groups.labels:
         check_number(batch_shares[label], f"batch_shares[{label!r}]", above=0.0)
     in_batches = np.array([batch_shares[label] for label in groups.labels], dtype=np.float64)
@@ -312,15 +348,15 @@ def _corrections(groups: Groups, batch_shares: Mapping[GroupLabel, float] | None
 
 
 class _RankedScores:
-    """Scores by group, as thresholds need them (`partialfair.constraints.Ranks`)."""
+    """Scores by group, for the placement of thresholds (`partialfair.constraints.Ranks`)."""
 
     def __init__(self, scores: Floats, weights: Floats) -> None:
         self.scores, self.weights = scores, weights
 
     def at(self, group: int, ranks: Floats) -> Floats:
-        """Return the scores at which some shares of a group have been passed from the top."""
+        """Return the scores of a group at ranks from the top."""
         own = self.weights[group] > 0
-        # A batch may hold no row of a rare group: its thresholds begin where those of all would.
+        # If a batch has no row of a rare group, its thresholds start at those of all rows.
         return np.asarray(np.quantile(self.scores[own] if own.any() else self.scores, 1 - ranks))
 
 
@@ -339,7 +375,7 @@ class _Maxima(nn.Module):
         super().__init__()
         terms = [(i, c, pieces) for i, f in enumerate(system.functions) for c, pieces in f.terms]
         most = max((len(pieces) for _, _, pieces in terms), default=1)
-        # Short maxima repeat their last piece.
+        # Maxima with fewer pieces repeat the last one.
         padded = [(*pieces, *pieces[-1:] * (most - len(pieces))) for _, _, pieces in terms]
         # Piece p of term t is matrix[t, p] @ atoms + offsets[t, p].
         matrix = np.zeros((len(terms), most, system.n_atoms))
@@ -364,13 +400,13 @@ class _Maxima(nn.Module):
             self.register_buffer(name, torch.from_numpy(table))
 
     def parts_and_pieces(self, atoms: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return all f⁺, all f⁻, and the pieces that are largest: subgradients of the maxima in the atoms.
+        """Return all f⁺, all f⁻, and the largest pieces, which are subgradients of the maxima in the atoms.
 
-        ``plus @ pieces`` are then subgradients of all f⁺, ``minus @ pieces`` of all f⁻.
+        ``plus @ pieces`` are subgradients of all f⁺, and ``minus @ pieces`` of all f⁻.
         """
         largest, pieces = torch.addmv(self.offsets, self.matrix, atoms), self.matrix
         if self.shape[1] > 1:
-            # The first of equals, as in NumPy: its slope is the one that is taken.
+            # With equal pieces the first one gives the slope, as in NumPy.
             active = largest.detach().view(self.shape).argmax(dim=1) + self.firsts
             largest, pieces = largest[active], self.matrix[active]
         return torch.addmv(self.constants, self.plus, largest), self.minus @ largest, pieces

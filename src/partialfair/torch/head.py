@@ -1,4 +1,4 @@
-"""Fits the last layer of a network again under a constraint, on the network's own features."""
+"""Refit the last layer of a network under a constraint, on the features of the network."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from partialfair.training.result import FitResult
 from partialfair.utils.checks import shown
 
 _MAX_FITS = 4
-"""Fits until the network itself satisfies the constraint: rounding rarely breaks it twice."""
+"""The largest number of fits until the network satisfies the constraint in its own precision."""
 _ROUNDING = 1e-9
-"""By how much an exact gap may exceed its limit."""
+"""The tolerance by which an exact gap may exceed its limit."""
 _MARGIN = 1.5
-"""The limit of the next fit is lower by so many times the excess of the last one."""
+"""The next fit lowers its limit by this multiple of the last excess."""
 
 
 @dataclass(frozen=True, eq=False)
 class RefittedHead:
-    """A last layer that was fitted again.
+    """The result of `refit_head`.
 
     Attributes
     ----------
-    classifier
+    classifier : PartialFairClassifier
         The fit on the features, with its KKT certificate in ``result_``.
-    gaps
-        The exact gap of each constraint, of the scores of the network itself, as it is now, on these rows.
-    satisfied
-        Whether none exceeds its limit; None without constraints.
+    gaps : tuple of float
+        The exact gap of each constraint on these rows, from the scores of the refitted network.
+    satisfied : bool or None
+        Whether no gap exceeds its limit; None without constraints.
     """
 
     classifier: PartialFairClassifier
@@ -49,12 +49,12 @@ class RefittedHead:
 
     @property
     def result_(self) -> FitResult:
-        """How the fit ended."""
+        """The result of the fit."""
         result: FitResult = self.classifier.result_
         return result
 
     def __str__(self) -> str:
-        """Say whether the constraint is satisfied."""
+        """Describe whether the constraint is satisfied."""
         outcome = {True: "satisfied", False: "NOT satisfied", None: "absent"}[self.satisfied]
         gaps = ", ".join(f"{gap:.4f}" for gap in self.gaps)
         return f"constraint {outcome} by the network on these rows: gap {gaps}\n{self.result_}"
@@ -66,26 +66,50 @@ def refit_head(
     batches: Iterable[tuple[Any, Any, Any]],
     classifier: PartialFairClassifier,
 ) -> RefittedHead:
-    """Fit the last linear layer under a constraint, and write it back into the network.
+    """Refit the last linear layer of a network under a constraint, and write it back into the network.
 
-    The layer's inputs, in evaluation mode, are the features of a linear model: the engine finds coefficients
-    whose exact gap on these rows is at most ``max_gap``, with a KKT certificate, or says why there are none.
-    The gap is evaluated on the network as it is written back, in its own precision; where rounding lifts it
-    above the limit, the layer is fitted again with a slightly lower one. The rows should be ones that the
-    network was not trained on: on its own rows features know the labels, and a head that is fitted to them
-    does worse on others.
+    The inputs of the layer, in evaluation mode, are the features of a linear model. The fit finds
+    coefficients whose exact gap on these rows is at most ``max_gap``, with a KKT certificate, or reports why
+    it found none. The gap is then evaluated on the network in its own precision; if rounding lifts it above
+    the limit, the layer is fitted again with a slightly lower limit. Use rows that the network was not
+    trained on: on its training rows features are fitted to the labels, and the refitted layer does worse on
+    new data.
 
     Parameters
     ----------
-    model
-        The network; its mode is left as it was.
-    head
-        Its last layer, with one output, the score, or two, whose difference (second less first) is.
-    batches
-        Of inputs, labels 0 or 1, and groups.
-    classifier
-        What to fit, with its constraint; without group terms, which a layer does not have. It is not fitted
-        itself.
+    model : torch.nn.Module
+        The network; its training mode is unchanged.
+    head : torch.nn.Linear
+        The last layer of the network, with one output (the score) or two (the score is the second minus the
+        first).
+    batches : iterable of (inputs, labels, groups)
+        The rows, with labels 0 and 1.
+    classifier : PartialFairClassifier
+        The classifier to fit, with its constraint, and without group terms, which a layer cannot have. A
+        clone is fitted.
+
+    Returns
+    -------
+    RefittedHead
+        The fitted classifier, the exact gaps of the network, and whether the constraint is satisfied.
+
+    See Also
+    --------
+    PartialFairness : Constrain a network during training.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from partialfair import PartialFairClassifier
+    >>> from partialfair.datasets import make_admissions
+    >>> from partialfair.torch import refit_head
+    >>> data = make_admissions(600, seed=0)
+    >>> X = torch.tensor(data.X.select_dtypes("number").fillna(0).to_numpy()).float()
+    >>> head = torch.nn.Linear(X.shape[1], 1)
+    >>> classifier = PartialFairClassifier("statistical_parity", interval=(0.15, 0.4), max_gap=0.2)
+    >>> batches = [(X, torch.tensor(data.y), data.sensitive_features)]
+    >>> refit_head(torch.nn.Sequential(head), head, batches, classifier).satisfied
+    True
     """
     for value, name, kind in (
         (model, "model", nn.Module),
@@ -95,15 +119,15 @@ def refit_head(
         if not isinstance(value, kind):
             raise InputError(f"{name} must be of type {kind.__name__}, not {shown(value)}")
     if classifier.group_terms is not None:
-        raise InputError("refit_head needs group_terms=None: a last layer knows nothing of groups")
+        raise InputError("refit_head needs group_terms=None: a last layer has no input for groups")
     if classifier.decision_threshold != 0.0:
         raise InputError("refit_head needs decision_threshold=0.0: a network decides at the score 0")
     if not isinstance(head, nn.Linear):
         raise InputError(f"the last layer must be an nn.Linear, not {type(head).__name__}")
     if all(module is not head for module in model.modules()):
-        raise InputError("the last layer is not one of the network's")
+        raise InputError("the last layer must be a module of the network")
     if head.out_features not in (1, 2):
-        raise InputError(f"the last layer must have one or two outputs, and it has {head.out_features}")
+        raise InputError(f"the last layer must have one or two outputs, not {head.out_features}")
     if head.bias is None:
         raise InputError("the last layer must have a bias")
     features, y, groups = _read_features(model, head, batches)
@@ -111,13 +135,13 @@ def refit_head(
     for _ in range(_MAX_FITS):
         fitted = _lower_limits(classifier, margin)
         fitted.fit(features.double().numpy(), y, sensitive_features=groups)
-        with torch.no_grad():  # of two outputs the first is 0
+        with torch.no_grad():  # the first of two outputs is 0
             head.weight.zero_()
             head.bias.zero_()
             head.weight[-1] = torch.from_numpy(np.ravel(fitted.coef_)).to(head.weight)
             head.bias[-1] = torch.as_tensor(float(np.ravel(fitted.intercept_)[0])).to(head.weight)
         refitted, excess = _evaluate(head, features, y, groups, fitted, margin)
-        # An infeasible fit has a reason of its own, which a lower limit does not remove.
+        # A lower limit does not help an infeasible fit.
         if refitted.satisfied is not False or fitted.result_.infeasibility is not None or not excess > 0:
             break
         margin += _MARGIN * excess
@@ -125,9 +149,9 @@ def refit_head(
 
 
 def _lower_limits(classifier: PartialFairClassifier, by: float) -> PartialFairClassifier:
-    """Return an unfitted classifier whose limits are lower, but not below 0."""
+    """Return an unfitted classifier with lower limits, at least 0."""
     unfitted: PartialFairClassifier = clone(classifier)
-    if not by:  # its own settings, also wrong ones, of which it complains itself
+    if not by:  # unchanged, so that fit reports invalid settings
         return unfitted
 
     def lower(constraint: Constraint) -> Constraint:
@@ -147,24 +171,24 @@ def _lower_limits(classifier: PartialFairClassifier, by: float) -> PartialFairCl
 def _evaluate(
     head: nn.Linear, features: Tensor, y: Any, groups: Any, fitted: PartialFairClassifier, margin: float
 ) -> tuple[RefittedHead, float]:
-    """Evaluate the layer's own scores; return by how much the worst gap exceeds its limit, too."""
+    """Evaluate the scores of the layer; also return the largest excess of a gap over its limit."""
     result: FitResult = fitted.result_
-    # The fit's limits were lower by the margin; the network is held to those that were stated.
+    # The fit had lower limits; the network is evaluated by the stated ones.
     constraints = [replace(each, max_gap=each.max_gap + margin) for each in result.constraints]
     if not constraints:
         return RefittedHead(fitted, (), None), 0.0
     scores = scores_of(head(features.to(head.weight))).double().cpu().numpy()
-    rows = np.array([group not in result.small_groups for group in groups])  # those are excluded
+    rows = np.array([group not in result.small_groups for group in groups])  # small groups are excluded
     scores, positive, groups = scores[rows], y[rows] == 1, groups[rows]
     gaps, excess = [], -np.inf
     for constraint in constraints:
-        if (record := record_of(constraint)) is None:  # it bounds no metric
+        if (record := record_of(constraint)) is None:  # without a metric
             gaps.append(float("nan"))
             continue
         labels = positive if record.bounded.needs_labels else None
         scored = scored_groups(scores, groups, require_interval(constraint.interval), positive=labels)
         gaps.append(record.gap(scored, constraint).value)
-        excess = np.maximum(excess, gaps[-1] - constraint.max_gap)  # nan, if a gap is
+        excess = np.maximum(excess, gaps[-1] - constraint.max_gap)  # nan if a gap is nan
     return RefittedHead(fitted, tuple(gaps), bool(excess <= _ROUNDING)), float(excess)
 
 
@@ -182,7 +206,7 @@ def _read_features(
             if not isinstance(batch, list | tuple) or len(batch) != 3:
                 raise InputError("batches must be (inputs, labels, groups)")
             X, y, group = batch
-            model(_move(X, head.weight.device))  # the hook has seen the features
+            model(_move(X, head.weight.device))  # the hook stores the features
             try:
                 y = torch.as_tensor(y)
             except (TypeError, ValueError, RuntimeError):
@@ -198,7 +222,7 @@ def _read_features(
         hook.remove()
         model.train(was_training)
     if not inputs:
-        raise InputError("there are no batches to fit the last layer on")
+        raise InputError("batches is empty; the last layer needs rows to fit")
     if len(inputs) != len(labels):
         raise InputError(
             f"the last layer was called {len(inputs)} times in {len(labels)} batches, not once each"
@@ -207,7 +231,7 @@ def _read_features(
 
 
 def _move(inputs: Any, device: torch.device) -> Any:
-    """Return inputs on the device: a tensor, or tensors in lists, tuples and dicts."""
+    """Move inputs to the device: a tensor, or tensors in lists, tuples and dicts."""
     if isinstance(inputs, Tensor):
         return inputs.to(device, non_blocking=True)
     if isinstance(inputs, dict):
