@@ -59,10 +59,10 @@ def measured(case: Case, number: int, n_draws: int, *, earlier: bool) -> Row:
         slack = 1e-9
         held += [
             row.ci_low - slack <= truth <= row.ci_high + slack,
-            row.at_least <= truth + slack,
-            row.at_most >= truth - slack,
+            row.lower_bound <= truth + slack,
+            row.upper_bound >= truth - slack,
         ]
-        excess.append(row.at_most - truth)
+        excess.append(row.upper_bound - truth)
     shares = dict(zip(KINDS, (held / n_draws).tolist(), strict=True))
     first = float(np.mean(excess[:DRAWS_OF_RATIO]))
     return {
@@ -80,12 +80,12 @@ def measured_few(case: FewSelected, number: int, n_draws: int) -> Row:
     counts, times = case.counts(n_draws, np.random.default_rng([number, 0]))
     lines, truth, slack = [case.line_of(count) for count in counts], case.true_gap, 1e-9
     missed = {
-        "at most": [row.at_most < truth - slack for row in lines],
+        "at most": [row.upper_bound < truth - slack for row in lines],
         "high": [row.ci_high < truth - slack for row in lines],
-        "at least": [row.at_least > truth + slack for row in lines],
+        "at least": [row.lower_bound > truth + slack for row in lines],
         "low": [row.ci_low > truth + slack for row in lines],
     }
-    excess = float(np.average([row.at_most - truth for row in lines], weights=times))
+    excess = float(np.average([row.upper_bound - truth for row in lines], weights=times))
     return {
         **{end: float(np.average(missed[end], weights=times)) for end in ENDS},
         "excess": excess,

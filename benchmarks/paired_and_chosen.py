@@ -301,8 +301,8 @@ def equal_gaps(name: str, models: Profiles, gap_scale: GapScale, n_draws: int) -
         "models": name,
         "scale": gap_scale,
         "held": float(np.mean([row.ci_low <= 0 <= row.ci_high for row in found])),
-        "at_most below 0": float(np.mean([row.at_most < 0 for row in found])),
-        "at_least above 0": float(np.mean([row.at_least > 0 for row in found])),
+        "at_most below 0": float(np.mean([row.upper_bound < 0 for row in found])),
+        "at_least above 0": float(np.mean([row.lower_bound > 0 for row in found])),
         "length": float(np.mean([row.ci_high - row.ci_low for row in found])),
         "draws": n_draws,
     }
@@ -325,8 +325,8 @@ def few_selected(name: str, models: FewSelected, n_draws: int) -> list[Row]:
             "metric": metric,
             "true difference": truth,
             "held": float(np.mean([row.ci_low <= truth <= row.ci_high for row in rows])),
-            "at_most too low": float(np.mean([row.at_most < truth for row in rows])),
-            "at_least too high": float(np.mean([row.at_least > truth for row in rows])),
+            "at_most too low": float(np.mean([row.upper_bound < truth for row in rows])),
+            "at_least too high": float(np.mean([row.lower_bound > truth for row in rows])),
             "length": float(np.mean([row.ci_high - row.ci_low for row in rows])),
             "draws": len(rows),
         }
@@ -352,7 +352,7 @@ def power(n: int, gap_scale: GapScale, n_draws: int) -> Row:
             gap_scale=gap_scale,
             random_state=rng,
         )["statistical_parity"]
-        shown += row.at_most < 0
+        shown += row.upper_bound < 0
         verdicts += row.verdict == "smaller gap"
         # Both gaps are largest where the second group reaches rank 0.5, at its medians.
         moved = (score_a > 0.3).astype(np.float64) - (score_b > 0.1)

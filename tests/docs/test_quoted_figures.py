@@ -399,7 +399,7 @@ def figures_of_paired(name, *columns):
         ),
         (
             "miss it in at most {high}% (few levels",
-            lambda: figures_of_paired("paired_gaps_equal", "upper_bound below 0", "lower_bound above 0"),
+            lambda: figures_of_paired("paired_gaps_equal", "at_most below 0", "at_least above 0"),
         ),
         (
             "contain the truth in {low} to {high}% of 250 samples",
@@ -407,7 +407,7 @@ def figures_of_paired(name, *columns):
         ),
         (
             "nominal 5%, miss it in at most {high}%. Bounds from draws",
-            lambda: figures_of_paired("paired_gaps_few", "upper_bound too low", "lower_bound too high"),
+            lambda: figures_of_paired("paired_gaps_few", "at_most too low", "at_least too high"),
         ),
     ],
 )
@@ -420,7 +420,7 @@ def test_what_is_said_of_paired_bounds_is_so(words, figures):
 def test_the_power_of_paired_bounds_is_that_of_the_record():
     page = " ".join((ROOT / "docs" / "metrics.md").read_text().split())
     rows = [row for row in rows_of("paired_gaps_power") if row["scale"] == "interval"]
-    power, known = ([row[column] for row in rows] for column in ("upper_bound below 0", "known thresholds"))
+    power, known = ([row[column] for row in rows] for column in ("at_most below 0", "known thresholds"))
     assert [row["rows in a group"] for row in rows] == [200, 400, 800]
     assert f"{power[0]}, {power[1]} and {power[2]} with 200, 400 and 800 rows" in page
     assert f"compared with {known[0]}, {known[1]} and {known[2]} of a paired test" in page

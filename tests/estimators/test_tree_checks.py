@@ -84,7 +84,7 @@ LIBRARY_WEIGHTS = {
 
 def expected_failures(estimator):
     """Return the checks that fail, with the reasons."""
-    name = type(estimator.model).__name__
+    name = type(estimator.estimator).__name__
     reasons = [reason for start, reason in LIBRARY_WEIGHTS.items() if name.startswith(start)]
     if estimator.validation_fraction is not None and not name.startswith(("RandomForest", "ExtraTrees")):
         reasons.append("rows, not weights, are held out for early stopping")

@@ -33,7 +33,7 @@ from partialfair import (
     save_model,
 )
 from partialfair.exceptions import InputError
-from partialfair.metrics import FairnessReport
+from partialfair.metrics.report import FairnessReport
 from partialfair.onnx import to_onnx
 from partialfair.postprocessing import PartialParityAdjuster
 from partialfair.training.named_constraints import NAMED_CONSTRAINTS

@@ -120,7 +120,7 @@ TABLE = [
         },
     ),
     (
-        lambda **bad: theory.sample_size(**{"max_gap": 0.1, **bad}),
+        lambda **bad: metrics.sample_size(**{"max_gap": 0.1, **bad}),
         {
             "max_gap": [*NUMBERS, None, 0],
             "true_gap": [*NUMBERS, None],
@@ -129,7 +129,7 @@ TABLE = [
         },
     ),
     (
-        lambda **bad: theory.detectable_gap(**{"n": 100, **bad}),
+        lambda **bad: metrics.detectable_gap(**{"n": 100, **bad}),
         {"n": [*NUMBERS, None, 0], "confidence": [*NUMBERS, None], "power": [*NUMBERS, None]},
     ),
     (

@@ -206,13 +206,13 @@ def test_parameters_of_the_model_are_searched():
     X, y, groups = people(400)
     search = GridSearchCV(
         PartialFairTrees(grower(max_iter=3), sensitive_columns="group", **QUICK | {"max_gap": 0.5}),
-        {"model__max_leaf_nodes": [2, 5]},
+        {"estimator__max_leaf_nodes": [2, 5]},
         cv=2,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         search.fit(pd.DataFrame(X, columns=list("uvw")).assign(group=groups), y)
-    assert set(search.cv_results_["param_model__max_leaf_nodes"]) == {2, 5}
+    assert set(search.cv_results_["param_estimator__max_leaf_nodes"]) == {2, 5}
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
