@@ -59,7 +59,7 @@ class TestGate:
         line = line_of(run, scores, "statistical_parity")
         outcome = run("audit", scores, *CHOICES, "--fail-above", limit, "--fail-on", fail_on)
         shown = " ".join(outcome.out.split())
-        side = {"exceeds": "at least", "inconclusive": "at most"}[fail_on]
+        side = {"exceeds": "lower bound", "inconclusive": "upper bound"}[fail_on]
         number = line[{"exceeds": "lower_bound", "inconclusive": "upper_bound"}[fail_on]]
         bound = f"{side} {number:.3f} with 95% confidence"
         gap = f"gate (--fail-on {fail_on}): statistical parity (pSP) gap {line['gap']:.3f}"

@@ -233,5 +233,5 @@ def test_people_without_a_group_in_every_file_are_the_same_people(run, people, n
     assert changes[0] == changes[1]
     new.assign(sex=new["sex"].mask(people.index < 31)).to_csv("new.csv", index=False)
     run("compare", "old.csv", "new.csv", *options).assert_refused(
-        "puts 1 people into other groups", "or into none"
+        "puts 1 rows into other groups", "or into none"
     )

@@ -118,7 +118,7 @@ class TestIntervals:
         row = found["metrics"]["statistical_parity"]
         assert told["gap"] == pytest.approx(row["gap"])
         assert found["notes"][0].startswith("the interval was chosen for its large gap")
-        assert "allow for it" in found["notes"][0]
+        assert "not corrected for this choice" in found["notes"][0]
         assert "chosen for its large gap" in " ".join(run(*auto).out.split())
         gate = ("--fail-above", 0.1, "--fail-on")
         run(*auto, *gate, "exceeds").assert_refused("--fail-on exceeds", "--interval auto", "same rows")

@@ -93,7 +93,7 @@ class TestPipes:
     def test_a_pipe_without_end(self, tmp_path, monkeypatch):
         monkeypatch.setattr("partialfair.cli.reading._LARGEST_PIPE", 10)
         writer = through_pipe(b"x" * 11, tmp_path / "pipe")
-        with pytest.raises(InputError, match="write them to a file first"):
+        with pytest.raises(InputError, match="write the table to a file first"):
             read_frame(tmp_path / "pipe", [], None)
         writer.join(10)
 

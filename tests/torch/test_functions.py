@@ -159,7 +159,10 @@ def test_thresholds_are_placed_where_groups_have_their_ranks():
         (lambda g, y: ScoreConstraints(EqualOpportunity((0, 1), 0.1), g), "needs labels"),
         (lambda g, y: ScoreConstraints(EqualOpportunity((0, 1), 0.1), g, y[:-1]), "y has shape"),
         (lambda g, y: ScoreConstraints(EqualOpportunity((0, 1), 0.1), g, y + 1), "y must be 0 or 1"),
-        (lambda g, y: ScoreConstraints(GroupAUC((0, 1), 0.1), g).codes(["z"]), "group 'z' is not among"),
+        (
+            lambda g, y: ScoreConstraints(GroupAUC((0, 1), 0.1), g).codes(["z"]),
+            "group 'z' is not a group of the training set",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence(make, match):

@@ -103,5 +103,5 @@ def test_other_labels_are_one_sentence():
     clf = PartialFairClassifier(interval=INTERVAL, max_gap=MAX_GAP)
     with pytest.raises(InputError, match="y must be 0 or 1 everywhere"):
         refit_head(model, head, batches(X, y + 1, groups), clf)
-    with pytest.raises(InputError, match="no batches to fit"):
+    with pytest.raises(InputError, match="batches is empty"):
         refit_head(model, head, [], clf)
