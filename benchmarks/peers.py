@@ -44,6 +44,7 @@ from engine import (
     shown,
     stated,
 )
+from partialfair import FitOptions
 from partialfair.constraints.dc import DC, GroupMeans
 from partialfair.constraints.surrogates import Ramp
 from partialfair.datasets.task import Dataset
@@ -82,7 +83,7 @@ def convex_concave(train: Part, data: Dataset, constraint: str | None) -> Fitted
     import cvxpy as cp
     import dccp  # noqa: F401  registers itself with cvxpy
 
-    problem = stated(train, data, constraint, surrogate=ramp(train, data, constraint))
+    problem = stated(train, data, constraint, options=FitOptions(surrogate=ramp(train, data, constraint)))
     start, _ = unconstrained_start(problem)
     begin = time.perf_counter()
     shard, parameters = only_shard(problem), problem.rows.parameters
@@ -116,7 +117,7 @@ def convex_concave(train: Part, data: Dataset, constraint: str | None) -> Fitted
 
     convex, concave = atoms(lambda own: scores[own]), atoms(lambda own: rows[own] @ w)
     shares, targets = shard.objective.shares, shard.objective.targets
-    penalty = cp.sum(cp.multiply(problem.alpha, cp.square(w[: parameters.n_penalised]))) / 2
+    penalty = cp.sum(cp.multiply(problem.alpha, cp.square(w[: parameters.n_penalized]))) / 2
     program = cp.Problem(
         cp.Minimize(shares @ cp.logistic(-cp.multiply(targets, scores)) + penalty),
         [
@@ -195,7 +196,7 @@ def switching_subgradient(
             shares = (own / own.sum(0)).T
             atoms = torch.cat([(shares @ hinge(margins + side)).ravel() for side in (0.5, -0.5)])
             losses = torch.nn.functional.softplus(-signs[picked] * scores)
-            penalty = (alpha * x[: problem.rows.parameters.n_penalised] ** 2).sum() / 2
+            penalty = (alpha * x[: problem.rows.parameters.n_penalized] ** 2).sum() / 2
             loss = losses.mean() + penalty
             primal.zero_grad()
             switch.forward_update(loss, values_of(atoms)).backward()
@@ -231,7 +232,9 @@ def constraint_values(problem: Problem, tensor: Callable[[Any], Any]) -> Callabl
 
 METHODS.update(
     {
-        "ours, ramp": lambda train, data, kind: ours(train, data, kind, surrogate=ramp(train, data, kind)),
+        "ours, ramp": lambda train, data, kind: ours(
+            train, data, kind, options=FitOptions(surrogate=ramp(train, data, kind))
+        ),
         "dccp": convex_concave,
         **{name: partial(switching_subgradient, given=given) for name, given in SWITCHING.items()},
     }

@@ -61,7 +61,7 @@ def objective_of(task, v):
     """Logistic loss and penalty at a variable of cvxpy."""
     (rows,) = task.rows.shards
     losses = cp.logistic(-cp.multiply(rows.objective.targets, scores_of(task, v)))
-    squares = cp.square(v[: rows.model.parameters.n_penalised])
+    squares = cp.square(v[: rows.model.parameters.n_penalized])
     loss = cp.sum(cp.multiply(rows.objective.shares, losses))
     return loss + 0.5 * cp.sum(cp.multiply(task.alpha, squares))
 
@@ -162,6 +162,6 @@ def network(X, n_hidden):
         by_hidden = np.outer(v, second) * (1 - hidden**2)
         return np.concatenate([(X.T @ by_hidden).ravel(), v @ hidden, by_hidden.sum(axis=0), [v.sum()]])
 
-    n_penalised = (d + 1) * n_hidden
-    n = n_penalised + n_hidden + 1
-    return FirstOrderModel(Parameters(n, n_penalised, n), score, pull_back)
+    n_penalized = (d + 1) * n_hidden
+    n = n_penalized + n_hidden + 1
+    return FirstOrderModel(Parameters(n, n_penalized, n), score, pull_back)

@@ -30,6 +30,7 @@ from partialfair.optimization.problems import Ball
 from partialfair.optimization.solvers import IDCA, SQP, MultiStartSQP
 from partialfair.plotting import plot_score_densities
 from partialfair.postprocessing import PartialParityAdjuster
+from partialfair.theory.deviations import members_needed
 from partialfair_paper.quadratic import QuadraticGroupAUC
 
 RNG = np.random.default_rng(0)
@@ -133,7 +134,7 @@ TABLE = [
         {"n": [*NUMBERS, None, 0], "confidence": [*NUMBERS, None], "power": [*NUMBERS, None]},
     ),
     (
-        lambda **bad: theory.members_needed(
+        lambda **bad: members_needed(
             **{"deviation": 0.1, "vc_dimension": 3, "n_points": 10, "n_groups": 2, **bad}
         ),
         {

@@ -287,15 +287,15 @@ def rescale(problem: Problem, w: Floats) -> Floats | None:
     if (
         problem.m
         or Capability.LINEAR not in problem.rows.capabilities
-        or not (w - flat)[: parameters.n_penalised].any()
+        or not (w - flat)[: parameters.n_penalized].any()
     ):
         return w
     # Directions that scale and shift all scores.
     directions = [w - flat]
     if parameters.level is not None:
         directions.append(parameters.level)
-    elif parameters.n > parameters.n_penalised:
-        directions.append(np.where(np.arange(parameters.n) < parameters.n_penalised, 0.0, 1.0))
+    elif parameters.n > parameters.n_penalized:
+        directions.append(np.where(np.arange(parameters.n) < parameters.n_penalized, 0.0, 1.0))
     plane = np.stack(directions, axis=1)
     # Newton steps in the plane, from scale 1 and no shift, halved until the objective falls.
     at, place = problem.at(w), np.eye(1, plane.shape[1])[0]

@@ -318,5 +318,5 @@ class _Steps:
         given = [best.w, unconstrained.w - best.w, *(one.w - best.w for one in others)]
         if parameters.n <= most_coordinates:
             return [*given, *_coordinates(pool)]
-        free = range(parameters.n_penalised, parameters.n)
+        free = range(parameters.n_penalized, parameters.n)
         return [*given, *(np.eye(1, parameters.n, k)[0] for k in free)]

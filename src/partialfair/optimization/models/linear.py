@@ -87,10 +87,10 @@ class LinearModel:
     def parameters(self) -> Parameters:
         """Length and parts of w."""
         n_features = self.design.shape[1]
-        n_penalised = self.n_vectors * n_features
+        n_penalized = self.n_vectors * n_features
         intercepts_per_block = self.n_intercepts if self.n_vectors == 1 else 1
-        n, block_size = n_penalised + self.n_intercepts, n_features + intercepts_per_block
-        return Parameters(n, n_penalised, block_size, self.flat, self.level)
+        n, block_size = n_penalized + self.n_intercepts, n_features + intercepts_per_block
+        return Parameters(n, n_penalized, block_size, self.flat, self.level)
 
     def take(self, rows: slice | Ints) -> LinearModel:
         """Return the model of some rows; consecutive ones are not copied."""
@@ -106,8 +106,8 @@ class LinearModel:
 
     def unpack(self, w: Floats) -> tuple[Floats, Floats]:
         """Return coefficients (n_vectors, d) and intercepts (n_intercepts,) for unscaled features."""
-        scaled = w[: self.parameters.n_penalised].reshape(self.n_vectors, -1)
-        coefficients, intercepts = scaled / self.scales, w[self.parameters.n_penalised :]
+        scaled = w[: self.parameters.n_penalized].reshape(self.n_vectors, -1)
+        coefficients, intercepts = scaled / self.scales, w[self.parameters.n_penalized :]
         if self._all_centres is not None:  # w holds the scores at the centers
             intercepts = intercepts - coefficients @ self._all_centres
         return coefficients, intercepts
@@ -142,7 +142,7 @@ class LinearModel:
         """Return ``J direction``: the change of the scores along a step."""
         coefficients, constants = self.unpack(direction)
         if self._rows_are_centred:  # the design subtracts the centers: no correction for them
-            constants = direction[self.parameters.n_penalised :]
+            constants = direction[self.parameters.n_penalized :]
         products = self.design.forward(coefficients)
         if constants.size == 1:  # without a compiled loop, whose compilation would delay scoring a few rows
             products += constants[0]
@@ -157,9 +157,9 @@ class LinearModel:
         most of J is 0, and most pairs of a cell and a group do not occur: they need neither memory nor time.
         """
         d, part, values = self.design.shape[1], self.take(columns.rows), np.ascontiguousarray(columns.values)
-        n_codes, n_penalised = max(1, self.n_vectors, self.n_intercepts), self.parameters.n_penalised
+        n_codes, n_penalized = max(1, self.n_vectors, self.n_intercepts), self.parameters.n_penalized
         out = np.empty((columns.n_blocks, columns.n_columns, self.parameters.n + 1))
-        coefficients = out[:, :, :n_penalised].reshape(*out.shape[:2], self.n_vectors, d)  # a view
+        coefficients = out[:, :, :n_penalized].reshape(*out.shape[:2], self.n_vectors, d)  # a view
         totals = np.empty((*out.shape[:2], n_codes))
         # 1. Sums of values times features by slot, then the columns' table on them.
         if columns.cells is None and columns.table is None:
@@ -177,7 +177,7 @@ class LinearModel:
         # 2. Sums of the columns: derivatives in the intercepts, by group, and in all.
         out[:, :, -1] = totals.sum(axis=2)
         if self.n_intercepts:
-            out[:, :, n_penalised:-1] = totals
+            out[:, :, n_penalized:-1] = totals
         # 3. From x to z = (x − centers) / scales: Σ v z = (Σ v x − centers Σ v) / scales.
         if self._centres is not None:
             totals_of_vectors = totals if self.n_vectors == n_codes else out[:, :, -1:]
@@ -223,10 +223,10 @@ class LinearModel:
             features -= self._centres
         features /= self.scales
         out = np.zeros((which.size, self.parameters.n))
-        coefficients = out[:, : self.parameters.n_penalised].reshape(which.size, self.n_vectors, d)  # a view
+        coefficients = out[:, : self.parameters.n_penalized].reshape(which.size, self.n_vectors, d)  # a view
         coefficients[each, codes if self.n_vectors > 1 else 0] = features
         if self.n_intercepts:
-            out[each, self.parameters.n_penalised + codes] = 1
+            out[each, self.parameters.n_penalized + codes] = 1
         return out
 
     @cached_property

@@ -22,7 +22,7 @@ class Parameters:
     ----------
     n
         Length of w.
-    n_penalised
+    n_penalized
         Leading entries that the ℓ2 penalty acts on; the rest are intercepts.
     block_size
         Size of the largest block of a Hessian, which determines the cost of factoring it.
@@ -33,7 +33,7 @@ class Parameters:
     """
 
     n: int
-    n_penalised: int
+    n_penalized: int
     block_size: int
     flat: Floats | None = field(default=None, compare=False)
     level: Floats | None = field(default=None, compare=False)

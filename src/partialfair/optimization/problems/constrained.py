@@ -208,7 +208,7 @@ class Problem:
     def penalties(self) -> Floats:
         """Second derivatives of the penalty, 0 for thresholds and unpenalized parameters: (n,)."""
         penalties = np.zeros(self.n)
-        penalties[: self.rows.parameters.n_penalised] = self.alpha
+        penalties[: self.rows.parameters.n_penalized] = self.alpha
         return penalties
 
     @property
@@ -233,8 +233,8 @@ class Problem:
         if parameters.level is not None:
             up = np.concatenate([parameters.level, np.ones(self.bank.n_theta)])
             start += self.loss.best_constant(self.mean_target) * up
-        elif parameters.n > parameters.n_penalised:
-            start[parameters.n_penalised :] += self.loss.best_constant(self.mean_target)
+        elif parameters.n > parameters.n_penalized:
+            start[parameters.n_penalized :] += self.loss.best_constant(self.mean_target)
         return start
 
     def start_at(self, w: Floats) -> Floats:
@@ -382,7 +382,7 @@ class ProblemPoint:
         along = self.problem.split(direction)[0]
         ((product,),) = self.problem.reduce(self.scored, HessianProduct(along))
         # The penalty ½ Σ alpha_j w_j² does not apply to intercepts.
-        penalised = self.problem.rows.parameters.n_penalised
+        penalised = self.problem.rows.parameters.n_penalized
         product[:penalised] += self.problem.alpha * direction[:penalised]
         return self._padded(product)
 
