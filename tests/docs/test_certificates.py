@@ -23,6 +23,7 @@ SOURCES = [
     for path in sorted((ROOT / folder).rglob(kind))
 ]
 
+
 def texts_of(path):
     """The prose of a file: all of a page but its code, and comments and strings with blanks of a source."""
     source = path.read_text()

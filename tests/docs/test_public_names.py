@@ -112,16 +112,6 @@ UNCHECKED = {
 }
 """Rules of `numpydoc.validate` that are off, each with the reason."""
 
-PENDING = {
-    "partialfair.onnx.to_onnx",
-    "partialfair.torch.GroupBatchSampler",
-    "partialfair.torch.IndexedDataset",
-    "partialfair.torch.PartialFairness",
-    "partialfair.torch.ScoreConstraints",
-    "partialfair.torch.refit_head",
-}
-"""Whose docstrings are not complete yet."""
-
 NAMES = [f"{module}.{name}" for module, names in PUBLIC.items() for name in names]
 DOCUMENTED = [*NAMES, *(f"partialfair.theory.{name}" for name in THEORY if name[0].islower())]
 
@@ -152,9 +142,7 @@ def test_internal_packages_say_so_and_export_nothing(name):
 
 
 @pytest.mark.parametrize("name", DOCUMENTED)
-def test_docstrings_follow_numpydoc(name, request):
-    if name in PENDING:
-        request.applymarker(pytest.mark.xfail(reason="not complete yet"))
+def test_docstrings_follow_numpydoc(name):
     validate = pytest.importorskip("numpydoc.validate")
     load(name)
     errors = validate.validate(name)["errors"]
@@ -162,10 +150,8 @@ def test_docstrings_follow_numpydoc(name, request):
 
 
 @pytest.mark.parametrize("name", DOCUMENTED)
-def test_docstrings_have_an_example(name, request):
+def test_docstrings_have_an_example(name):
     """`--doctest-modules` runs the examples; those of ``fetch_*`` need files and are skipped there."""
-    if name in PENDING:
-        request.applymarker(pytest.mark.xfail(reason="not complete yet"))
     examples = doctest.DocTestParser().get_examples(inspect.getdoc(load(name)) or "")
     runs = [example for example in examples if doctest.SKIP not in example.options]
     assert any(f"{name.rpartition('.')[2]}" in example.source for example in runs)
