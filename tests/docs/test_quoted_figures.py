@@ -198,7 +198,7 @@ QUOTES = [
     Quote("docs/choosing.md", f"alone [0-9]+ of 10, by {NUMBER} at most",
           lambda: max(outside_rises(("admissions",), "free"))),
     Quote("docs/choosing.md", f"took up to {NUMBER} times as long", lambda: max(times_as_long())),
-    Quote("docs/metrics.md", f"nominal 95% contained the true gap {NUMBER}%", lambda: held("covered", "mean")),
+    Quote("docs/metrics.md", f"contained the true gap {NUMBER}%", lambda: held("covered", "mean")),
     Quote("docs/metrics.md", f"and {NUMBER}% in the worst setting", lambda: held("covered", "lowest")),
     Quote("docs/metrics.md", f"`lower_bound` {NUMBER}%", lambda: held("at least", "mean")),
     Quote("docs/metrics.md", f"`lower_bound` [0-9.]+% and {NUMBER}%", lambda: held("at least", "lowest")),

@@ -182,7 +182,7 @@ class TableSettings:
     lower_is_better: bool = request(
         bool,
         "--lower-is-better",
-        "Low scores are good (risk, default): the interval counts from the lowest score.",
+        "Low scores are good, as for the risk of default: the interval counts from the lowest score.",
     )
     gap_scale: types.GapScale = expert(
         Scales,
