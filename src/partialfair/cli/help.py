@@ -24,7 +24,7 @@ def _paragraphs(command: Any) -> list[str]:
 
 
 def _default(parameter: Any) -> str:
-    """Return what an option is without being typed, in brackets; nothing where its help says so."""
+    """Return the default of an option in brackets, or "" if its help text states the default."""
     if parameter.required:
         return " [required]"
     value = parameter.default.value if isinstance(parameter.default, Enum) else parameter.default

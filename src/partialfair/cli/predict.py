@@ -70,7 +70,7 @@ def find_model(path: Path) -> list[Path]:
     """
     if not path.is_dir():
         return [path]
-    # The record names the model and the digests of the files.
+    # The JSON report contains the name of the model and the digests of the files.
     names = [name for name in _RECORDS if (path / name).is_file()]
     if not names:
         raise InputError(f"{path} is a directory with neither {' nor '.join(_RECORDS)}; name a model file")

@@ -12,10 +12,10 @@ or of the interval's rows with one label (pEOP, pEOD). Their bounds use no draws
   up to 6% where both groups' ranks lie at ends (5.4% where one does).
 - Where ranks are taken in the whole group and the proportion is one of a label, labels are sampled too. Let
   ``h_A`` and ``h_B`` be the proportions with the label among the selected rows A and the other rows B, and T
-  the proportion of A among the X rows with the label. Given the ranks, T varies as if it were a proportion of
-  ``X / [(1 − T)(1 − h_A) + T (1 − h_B)]`` rows, and has the Clopper–Pearson limits of so many. With a
-  proportion h of labels that is linear in the rank, T changes with F by ``h(F)`` over the labels' mass, and
-  ``h(F) = (1 − ρ) h_A + ρ h_B`` if the threshold selects the proportion ρ of the interval. The two distances
+  the proportion of A among the X rows with the label. Given the ranks, T varies like a proportion of
+  ``X / [(1 − T)(1 − h_A) + T (1 − h_B)]`` rows, so its limits are the Clopper–Pearson limits for that
+  number. With a proportion h of labels that is linear in the rank, T changes with F by ``h(F)`` over the
+  labels' mass, and ``h(F) = (1 − ρ) h_A + ρ h_B`` if the threshold selects the proportion ρ of the interval. The two distances
   are added in squares. If h jumps at an end of the interval, rows beyond the end may enter, and this is too
   small. So distances are at least those of another sum of squares: of limits of T in X rows for known scores
   at the ends, and of changes of T with ends at their limits (on the absolute scale these two errors are not

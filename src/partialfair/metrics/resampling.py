@@ -5,8 +5,8 @@ The draws are a Bayesian bootstrap (exponential weights) on cells of scores: a c
 observation, not two. The number of cells, and so the time of a draw, does not depend on the number of rows.
 With clusters, each cluster has one exponential weight for all of its rows, across cells, groups and labels.
 
-It is also bounded in the number of groups. A group has cells only between knots where it has scores, and
-beyond `KnotSettings.max_cells` occupied cells only every second, third, ... knot remains. The loss is that
+It is also bounded in the number of groups. A group has cells only between knots where it has scores. If more
+than `KnotSettings.max_cells` cells are occupied, only every second, third, ... knot is used. The loss is that
 fluctuations are evaluated at the knots only, so that larger values between two knots are missed. With 200
 groups of thousands each some 50 knots are left, half of them in and around the interval; the fraction of a
 group between two of these is about 1% where its standard error is at least as much, so that the radius of

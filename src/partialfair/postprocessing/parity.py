@@ -132,7 +132,7 @@ class _MapSearch:
     interval: IntervalSet | None
 
     def solve(self, knots: Knots, max_gap: float) -> tuple[ScoreMap, ...] | None:
-        """Return the maps with the smallest change for that gap of the knots; None below their floor."""
+        """Return the maps that change scores least for this gap of the knots, or None below their floor."""
         rows = order_rows(knots, max_gap, self.interval)
         if rows is None:
             return None

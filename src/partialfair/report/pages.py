@@ -147,7 +147,7 @@ def path_page(
     # Models are in descending order of their limits.
     done = [k for k, point in enumerate(points) if point.model.result_.status in GOOD]
     check_reports(reports)
-    # The chosen model, else the one with the smallest limit whose fit ended well, else the last.
+    # The chosen model; else the smallest limit whose fit is feasible or converged; else the last model.
     first_shown = shown or chosen or points[done[-1] if done else -1]
     scores = {name: point.scores for name, point in zip(names, points, strict=True)}
     outcomes = {

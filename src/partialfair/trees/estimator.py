@@ -349,7 +349,8 @@ class PartialFairTrees(PartialFairEstimator):
         held_out = hold_out_rows(self, samples, seed)
         ensemble = read_trees(self, samples, held_out)
         if held_out is not None:
-            fresh._held_out_seed = seed  # from which copies find the rows that no tree was trained on
+            # Copies of the estimator use it to identify the rows that no tree was trained on.
+            fresh._held_out_seed = seed
             if self.alpha == "auto":
                 leaves = LeafSamples.read(LeafValues(ensemble), samples)
                 fresh.set_params(alpha=choose_alpha(self, leaves, held_out, deadline, gaps).alpha)

@@ -222,7 +222,7 @@ class _Part(NamedTuple):
 
 
 class JoinedBank:
-    """Any number of banks on the same scores, in a row; each with its own thresholds and members.
+    """Several banks of atoms on the same scores, concatenated; each has its own thresholds and rows.
 
     Its ``members`` are a tuple, one `Members` for each bank.
 

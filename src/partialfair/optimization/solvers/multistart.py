@@ -31,8 +31,10 @@ class ExplorationSettings:
         Steps of a path's first turn; each round of turns has twice as many.
     steps_again
         Steps from a start that is nearly a solution, since its problem is soon corrected and solved again.
-    near, patience
-        Residual below which a path is continued, up to this multiple of the steps of its turn.
+    near
+        Residual below which a path is continued beyond the steps of its turn.
+    patience
+        Largest number of steps of such a path, as a multiple of those of its turn.
     rough
         Residual that is small enough for a sample, whose solution is not that of all rows.
     small_block, renewed_after, renewed_nearby
