@@ -10,17 +10,17 @@ or of the interval's rows with one label (pEOP, pEOD). Their bounds use no draws
   are clipped like P would miss up to 9% of the time, for a nominal 5%. The slope is therefore continued
   beyond the ends, as long as the limits of F at half of the error reach the interval. The remaining rate is
   up to 6% where both groups' ranks lie at ends (5.4% where one does).
-- Where ranks are taken in the whole group and the proportion is one of a label, labels are sampled too. Let
-  ``h_A`` and ``h_B`` be the proportions with the label among the selected rows A and the other rows B, and T
-  the proportion of A among the X rows with the label. Given the ranks, T varies like a proportion of
-  ``X / [(1 − T)(1 − h_A) + T (1 − h_B)]`` rows, so its limits are the Clopper–Pearson limits for that
-  number. With a proportion h of labels that is linear in the rank, T changes with F by ``h(F)`` over the
-  labels' mass, and ``h(F) = (1 − ρ) h_A + ρ h_B`` if the threshold selects the proportion ρ of the interval. The two distances
-  are added in squares. If h jumps at an end of the interval, rows beyond the end may enter, and this is too
-  small. So distances are at least those of another sum of squares: of limits of T in X rows for known scores
-  at the ends, and of changes of T with ends at their limits (on the absolute scale these two errors are not
-  independent, and such a jump is not corrected for). On the interval (0, 1), T is a binomial proportion of
-  the rows with the label.
+- Where ranks are taken in the whole group and the proportion is one of a label, labels are sampled too.
+  Let ``h_A`` and ``h_B`` be the proportions with the label among the selected rows A and the other rows
+  B, and T the proportion of A among the X rows with the label. Given the ranks, T varies like a
+  proportion of ``X / [(1 − T)(1 − h_A) + T (1 − h_B)]`` rows, so its limits are the Clopper–Pearson
+  limits for that number. With a proportion h of labels that is linear in the rank, T changes with F by
+  ``h(F)`` over the labels' mass, and ``h(F) = (1 − ρ) h_A + ρ h_B`` if the threshold selects the
+  proportion ρ of the interval. The two distances are added in squares. If h jumps at an end of the
+  interval, rows beyond the end may enter, and this is too small. So distances are at least those of
+  another sum of squares: of limits of T in X rows for known scores at the ends, and of changes of T with
+  ends at their limits (on the absolute scale these two errors are not independent, and such a jump is not
+  corrected for). On the interval (0, 1), T is a binomial proportion of the rows with the label.
 
 Weights and clusters change sizes: the effective size is ``p (1 − p) / v`` with the linearized variance v
 between rows or clusters, corrected by Student's quantile (Korn and Graubard), and never more than
