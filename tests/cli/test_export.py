@@ -88,10 +88,8 @@ def test_what_is_printed(run, people):
     people.to_csv("people.csv", index=False)
     assert run(*BASIC, "--group", "sex").code == 0
     printed = run("export", "model", "model.onnx").out
-    assert (
-        "it takes: race: double (n), test: double (n), column label: double (n), job: string (n)" in printed
-    )
-    assert "it returns: scores: double (n), label: string (n), probabilities: double (n, 2)" in printed
+    assert "inputs: race: double (n), test: double (n), column label: double (n), job: string (n)" in printed
+    assert "outputs: scores: double (n), label: string (n), probabilities: double (n, 2)" in printed
 
 
 def test_models_of_python_are_exported_too(run):
@@ -117,7 +115,7 @@ def test_a_model_that_breaks_its_promise_is_refused(run):
     run("--version")
     save_model(clf, "model.skops")
     run("export", "model.skops", "model.onnx").assert_refused_elsewhere(
-        "promise", "--allow-infeasible exports it"
+        "infeasible model", "--allow-infeasible exports it"
     )
     assert run("export", "model.skops", "model.onnx", "--allow-infeasible").code == 0
 

@@ -292,9 +292,9 @@ class TestInThisProcess:
 def test_a_reproduction_says_that_its_runs_are_kept(start, tmp_path, data_dir, jobs):
     options = ("--dataset", "law_school", "--rows", 200, "--seeds", 1, "--data", data_dir, "--jobs", jobs)
     process = start("reproduce", "fig1", *options)
-    wait_for(process, "partialfair: runs to be done")
+    wait_for(process, "partialfair: runs left")
     while not list(tmp_path.glob("results/runs/[!.]*")) and process.poll() is None:
         time.sleep(0.05)
-    sentence = "runs that were done are kept, and the same command goes on with the rest"
+    sentence = "finished runs are kept, and the same command resumes with the rest"
     assert end(process)[-1] == f"partialfair: interrupted; {sentence}"
     assert list(tmp_path.glob("results/runs/[!.]*"))

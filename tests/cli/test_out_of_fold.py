@@ -130,7 +130,7 @@ def test_the_interval_of_all_folds(run, tmp_path):
     asked = [*COLUMNS[:-3], "--interval", "auto", *QUICK, "--cv", 3, "--out", "out", "--json"]
     record = run("train", *asked).json
     assert record["interval"][1] - record["interval"][0] == pytest.approx(0.25)
-    assert any("chosen for its wide gap on all rows" in note for note in record["notes"])
+    assert any("chosen for its large gap on all rows" in note for note in record["notes"])
 
 
 def test_folds_that_break_the_promise_are_counted(run, monkeypatch):
@@ -156,14 +156,17 @@ def _wider(gap):
     ("command", "words"),
     [
         (["train", "--cv", 1], ["--cv must be at least 2"]),
-        (["train", "--cv", 5, "--test-size", 0.2], ["--cv judges", "--test-size"]),
-        (["train", "--cv", 5, "--population"], ["--population", "--cv measures those of several"]),
+        (["train", "--cv", 5, "--test-size", 0.2], ["--cv evaluates models", "--test-size"]),
+        (["train", "--cv", 5, "--population"], ["--population validates one model", "--cv"]),
         (
             ["train", "--cv", 5, "--fail-above", 0.1, "--fail-on", "inconclusive"],
             ["--fail-on inconclusive", "--cv"],
         ),
-        (["path", "--max-gaps", 0.1, "--cv", 5, "--best", 0.3], ["--best promises", "--cv"]),
-        (["path", "--max-gaps", 0.1, "--cv", 5, "--test-size", 0.3], ["--cv judges", "--test-size"]),
+        (["path", "--max-gaps", 0.1, "--cv", 5, "--best", 0.3], ["--best validates one model", "--cv"]),
+        (
+            ["path", "--max-gaps", 0.1, "--cv", 5, "--test-size", 0.3],
+            ["--cv evaluates models", "--test-size"],
+        ),
         (["train", "--cv", 301, "--clusters", "person"], ["301 folds", "there are 300"]),
         (["train", "--clusters", "sex"], ["column 'sex' is given to both --group and --clusters"]),
         (["train", "--clusters", "nobody"], ["nobody"]),

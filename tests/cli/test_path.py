@@ -249,7 +249,7 @@ class TestNoModel:
             "frontier.png",
         }
         refused = run("predict", "out", "table.csv")
-        refused.assert_refused_elsewhere("none qualified: no model of the path", "run it again with a --best")
+        refused.assert_refused_elsewhere("none qualified (no model of the path", "run it again with a larger")
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_an_honest_no(run, tmp_path):
     ("options", "message"),
     [
         (("--enforce", "surrogate"), "--population trains for exact gaps"),
-        (("--constraint", "none"), "--constraint none has none"),
+        (("--constraint", "none"), "--constraint none has no limit"),
         (("--test-size", 0), "--test-size must be above 0"),
     ],
 )

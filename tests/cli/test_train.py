@@ -211,7 +211,7 @@ def test_a_gap_that_few_people_cannot_show_is_noted_beside_the_promise(run, tmp_
     options = ("--target", "hired", "--group", "team", "--interval", 0.05, 0.3, "--test-size", 0.5)
     outcome = run("train", "few.csv", *options, "--max-gap", 0.05, "--enforce", "surrogate", "--out", "out")
     said = " ".join(outcome.out.split())
-    note = "note: a gap of 0.05 is far below 1, the smallest gap that the 13 effective members of group 'few'"
+    note = "note: a gap of 0.05 is far below 1, the smallest gap that can be detected with 13 effective"
     assert said.index(note) < said.index("accuracy")
     assert said.count("is far below") == 1
     record = json.loads((tmp_path / "out" / "train.json").read_text(encoding="utf-8"))

@@ -129,7 +129,7 @@ def test_a_path_of_trees(run, tmp_path):
 def test_what_is_refused_before_the_table_is_read(run, monkeypatch):
     asked = ("train", "absent.csv", "--target", "hired", "--group", "sex", "--out", "out")
     run(*asked, "--model", "hist", "--group-terms", "intercept").assert_refused(
-        "--model hist never needs the group to score, so it takes no --group-terms"
+        "--model hist scores without the group, so --group-terms must be left out"
     )
     monkeypatch.setitem(sys.modules, "lightgbm", None)
     run(*asked, "--model", "lightgbm").assert_refused(
@@ -154,7 +154,7 @@ def test_alpha_may_be_chosen(run, tmp_path, monkeypatch, caplog):
     assert record["settings"]["alpha"] == "auto"
     assert load_model(tmp_path / "out" / "model.skops").classifier.alpha_ == chosen
     assert [
-        note for note in record["notes"] if note.startswith(f"alpha {chosen:g} was chosen, by loss and gap")
+        note for note in record["notes"] if note.startswith(f"alpha {chosen:g} was chosen by loss and gap")
     ]
 
     outcome = run("path", *asked, "--max-gaps", "0.4,0.6", "--alphas", "auto", "--out", "path")
@@ -167,7 +167,7 @@ def test_alpha_may_be_chosen(run, tmp_path, monkeypatch, caplog):
 def test_linear_models_choose_no_alpha(run, command, option):
     gaps = ("--max-gaps", "0.1") if command == "path" else ()
     asked = (command, "absent.csv", "--target", "hired", "--group", "sex", *BAND, *gaps, "--out", "out")
-    run(*asked, option, "auto").assert_refused(f"{option} auto is for trees, whose leaf values it draws to")
+    run(*asked, option, "auto").assert_refused(f"{option} auto is available for trees only")
 
 
 def test_an_alpha_that_is_no_number_is_refused(run):

@@ -142,7 +142,7 @@ def test_what_nobody_could_keep_is_said(people):
     X = rng.normal(size=(30, 1)) + (groups == "m")[:, None]
     y = X[:, 0] > 0.3
     clf = PartialFairClassifier(interval=(0.0, 0.4), max_gap=0.001, max_iter=40)
-    with pytest.warns(UserWarning, match="can hardly be below .*, because the interval holds 6 members"):
+    with pytest.warns(UserWarning, match="can hardly be below .*, because the interval holds 6 rows"):
         clf.fit(X, y, sensitive_features=groups)
     assert clf.result_.status is Status.NO_FEASIBLE_POINT
     assert "infeasibility reason: the exact gap of StatisticalParity is" in str(clf.result_)

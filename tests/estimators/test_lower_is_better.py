@@ -148,7 +148,7 @@ def selecting(people, threshold, interval, **options):
 
 
 def test_thresholds_outside_of_the_interval_are_told(people):
-    match = r"the threshold of DemographicParity has rank \d.*% in group 'f' and rank .* 'm': outside"
+    match = r"the threshold of DemographicParity has rank \d.*% in group 'f' and rank .* 'm', outside"
     with pytest.warns(ThresholdOutsideIntervalWarning, match=match) as caught:
         selecting(people, 1.0, (0.9, 1.0))
     assert "an interval that contains the selection rate" in str(caught[0].message)

@@ -56,7 +56,7 @@ def test_a_model_is_evaluated_by_other_limits_as_the_metric_does(people):
 def test_a_fit_that_allows_as_much_again_solves_nothing_and_keeps_its_certificate(people):
     known, (first, _, again) = fits(people, 0.2, 0.1, 0.2)
     assert len(known.models) == 2
-    hows = [line.how for line in again.search]
+    hows = [line.how for line in again.candidates]
     assert "the earlier fit" in hows
     assert not any(how.startswith(SOLVES) for how in hows)
     assert (again.kkt.residual, again.kkt.objective) == (first.kkt.residual, first.kkt.objective)

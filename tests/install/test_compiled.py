@@ -111,6 +111,6 @@ def sum_of_squares(values):
 
 def test_a_loop_reads_as_its_function():
     assert passed_share.__name__ == "passed_share"
-    assert passed_share.__doc__.startswith("Share of an interval set")
+    assert passed_share.__doc__.startswith("Fraction of an interval set")
     assert passed_share.__module__ == "partialfair.data.intervals"
     assert pickle.loads(pickle.dumps(IntervalSet(((0.0, 0.5),)))) == IntervalSet(((0.0, 0.5),))

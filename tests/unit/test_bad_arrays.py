@@ -211,7 +211,7 @@ def test_torch_names_the_argument():
 
     for constraint in (StatisticalParity((0, 1)), GroupAUC((0, 1))):
         functions = ScoreConstraints(constraint, GROUPS)
-        with pytest.raises(InputError, match=r"scores are torch\.float64, .*torch\.float32"):
+        with pytest.raises(InputError, match=r"scores are torch\.float64 .*torch\.float32"):
             functions(torch.zeros(N, dtype=torch.float64), functions.codes(GROUPS))
     bad = {"n_processes": 0, "rank": 1, "seed": -1, "batch_size": 10**400, "least": np.nan}
     for name, value in bad.items():

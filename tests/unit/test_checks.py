@@ -122,7 +122,7 @@ LARGE = {
 
 @pytest.mark.parametrize("values", LARGE.values(), ids=LARGE)
 def test_numbers_that_floats_would_tie_are_not_ranked(values):
-    with pytest.raises(InputError, match=r"y_score holds .* and .* which cannot be told apart as floats"):
+    with pytest.raises(InputError, match=r"y_score holds .* and .* which are equal as floats"):
         finite_vector(values, "y_score", ranked=True)
     assert np.isfinite(finite_vector(values, "sample_weight")).all()
 

@@ -53,7 +53,7 @@ def test_an_interval_set_is_left_alone():
         ("top", r"must be \(low, high\) .* not 'top'"),
         (("0.1", "0.5"), r"two numbers \(low, high\), not '0.1'"),
         ([("0.1", "0.5")], r"two numbers \(low, high\), not \('0.1', '0.5'\)"),
-        (None, r"must be \(low, high\) .* not None"),
+        (None, r"interval is missing: .* interval=\(0, 1\) for the whole range"),
         (0.5, r"must be \(low, high\) .* not 0.5"),
         ({0.1, 0.5}, r"must be \(low, high\)"),
         ((), r"must be \(low, high\) .* not \(\)"),

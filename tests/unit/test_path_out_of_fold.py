@@ -84,7 +84,7 @@ def test_gaps_are_those_of_the_scores_and_come_nearer_than_held_out_ones(path, p
 
 def test_promises_about_one_model_are_refused(path):
     for ask in (path.best, path.validated):
-        with pytest.raises(InputError, match="of 5 models, one for each fold; leave cv out"):
+        with pytest.raises(InputError, match="about 5 models, one for each fold; leave cv out"):
             ask(0.9)
 
 

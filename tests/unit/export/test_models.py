@@ -272,7 +272,7 @@ class TestRefusals:
         X, _, rng = rows
         adjuster = PartialParityAdjuster(interval=(0, 1), estimator=lambda X: X[:, 0], max_gap=0.5)
         adjuster.fit(X, sensitive_features=rng.choice(["a", "b"], N))
-        with pytest.raises(InputError, match=r"the scorer <lambda> is a function"):
+        with pytest.raises(InputError, match=r"the estimator <lambda> is a function"):
             to_onnx(adjuster)
 
     def test_steps_that_mix_columns(self, rows):

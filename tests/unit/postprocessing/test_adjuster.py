@@ -407,7 +407,7 @@ BAD = [
     ({"estimator": LogisticRegression}, {}, "not the class LogisticRegression"),
     ({"estimator": OnlyLabels()}, {}, "OnlyLabels has no scores"),
     ({"estimator": OnlyLabelsWithoutTags()}, {}, "OnlyLabelsWithoutTags has no scores"),
-    ({"estimator": LogisticRegression(), "response_method": "predict_log"}, {}, "response must be one of"),
+    ({"estimator": LogisticRegression(), "response_method": "predict_log"}, {}, "response_method must be"),
     ({"estimator": lambda X: X}, {}, "multi-class models have no single score"),
 ]
 
