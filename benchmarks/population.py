@@ -34,7 +34,7 @@ from scipy import optimize, stats
 from _data import LOADERS, Part, as_part
 from _record import COMMIT, RESULTS, write
 from partialfair import PartialFairClassifier, fairness_path
-from partialfair.estimators.fitted_path import certify_places
+from partialfair.estimators.fitted_path import validate_places
 from partialfair.exceptions import InputError
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.metrics.evaluation import EvaluatedScores
@@ -96,7 +96,7 @@ def returned(
         evaluated, seed = EvaluatedScores(scored, setting), int(own.integers(2**31))
         return metric_row(metric, evaluated, 0.95, N_RESAMPLES, seed).bound_above(level) <= ALLOWED
 
-    return list(certify_places(len(gaps), ERROR, passes))
+    return list(validate_places(len(gaps), ERROR, passes))
 
 
 def sequences(n_draws: int, n_jobs: int) -> list[Row]:

@@ -26,7 +26,7 @@ PHRASES = {
     r"promis(e|es|ed)": "constraint; population guarantee",
     r"unkept|in the way": "infeasible; infeasibility reason",
     r"none found": "no feasible model found",
-    r"certif(y|ies|ied)|(?<!kkt )certificates?": "KKT certificate; validated",
+    r"(un)?certif(y|ies|ied|ication)|(?<!kkt )certificates?": "KKT certificate; validated",
     r"judg(e|es|ed|ing)": "evaluate",
     r"too few to": "too small to evaluate",
     r"how sure|surely|give or take|all at once": "with what confidence; simultaneously; ±",

@@ -69,7 +69,7 @@ def place_starts(n_models: int, n_starts: int = N_STARTS) -> tuple[int, ...]:
     return tuple(sorted({n_models * k // n_starts for k in range(n_starts)})) if n_models else ()
 
 
-def certify_places(
+def validate_places(
     n_models: int, error: float, passes: Callable[[int, float], bool], starts: Sequence[int] | None = None
 ) -> dict[int, float]:
     """Return the places in the order that are validated, each with the error at which it was tested.
@@ -87,7 +87,7 @@ def certify_places(
         Places at which walks begin; by default those of `place_starts`.
     """
     begun = set(place_starts(n_models) if starts is None else starts)
-    certified: dict[int, float] = {}
+    validated: dict[int, float] = {}
     n_shares = 0
     for place in range(n_models):
         # A walk that reaches a start adds its part of the error.
@@ -97,10 +97,10 @@ def certify_places(
         # The error of all starts since the last failure.
         level = error * n_shares / len(begun)
         if passes(place, level):
-            certified[place] = level
+            validated[place] = level
         else:
             n_shares = 0
-    return certified
+    return validated
 
 
 def find_lowest(n_models: int, error: float, bound: Callable[[int, float], float]) -> tuple[int, float]:
@@ -263,14 +263,14 @@ class FairnessPath:
         estimator
             The fitted estimator of the chosen model.
         """
-        certified = self.validated(max_gap, confidence)
-        if not certified:
+        validated = self.validated(max_gap, confidence)
+        if not validated:
             shortfall = self.explain_shortfall(max_gap, 1 - confidence)
             raise InputError(
                 f"no model of the path has a gap of at most {max_gap:g} with confidence {confidence:g} on "
                 f"the {self.validation.n:,} validation rows; {shortfall}; or add smaller max_gaps"
             )
-        return find_best(certified).model
+        return find_best(validated).model
 
     def validated(self, max_gap: float, confidence: float = 0.95) -> tuple[PathPoint, ...]:
         """Return the models whose gaps in the population are at most ``max_gap``, simultaneously.
@@ -309,7 +309,7 @@ class FairnessPath:
         """
         # Whether a model violates a limit outside depends on training rows only, as does the order.
         ordered = order_by_training_gap([one for one in self.points if one.model.result_.satisfied_outside])
-        places = certify_places(
+        places = validate_places(
             len(ordered), error, lambda k, level: self._bound(ordered[k], level) <= max_gap
         )
         return {ordered[place]: level for place, level in places.items()}
@@ -460,12 +460,10 @@ class FairnessPath:
             }
         )
         if self.folds is not None:
-            # The number of folds whose training satisfied the constraint; missing for unconstrained models.
+            # Next to the training gap: in how many folds training satisfied the constraint, if there is one.
             folds = [[model.result_.satisfied for model in point.fold_models] for point in self.points]
             satisfied = [None if None in of_point else sum(of_point) for of_point in folds]
-            frame.insert(
-                4, "folds_satisfied", pd.Series(satisfied, dtype="Int64")
-            )  # next to the training gap
+            frame.insert(4, "folds_satisfied", pd.Series(satisfied, dtype="Int64"))
         return frame
 
     def plot(self, *, ax: Axes | None = None, **options: Any) -> Axes:
@@ -544,6 +542,6 @@ def order_by_training_gap(points: Sequence[PathPoint]) -> list[PathPoint]:
     )
 
 
-def find_best(certified: Sequence[PathPoint]) -> PathPoint:
+def find_best(validated: Sequence[PathPoint]) -> PathPoint:
     """Return the model with the best score; of equal scores, the one with the smallest training gap."""
-    return max(certified, key=lambda point: (point.score, -point.training_gap))
+    return max(validated, key=lambda point: (point.score, -point.training_gap))

@@ -71,22 +71,22 @@ def fit_population(
     path = _RememberingPath(
         tuple(points), scoring, held_out, size, "list", record, seed_of(estimator), remarks=remarks
     )
-    certified, shortfall = path.find_validated(max_gap, error), None
-    if certified:
-        chosen = find_best(list(certified))
-        upper_bound = path.gap(chosen).bound_above(certified[chosen])
+    validated, shortfall = path.find_validated(max_gap, error), None
+    if validated:
+        chosen = find_best(list(validated))
+        upper_bound = path.gap(chosen).bound_above(validated[chosen])
     else:
         chosen, upper_bound = path.find_lowest_bound(error)
         shortfall = path.explain_shortfall(max_gap, error)
     population = Population(
         max_gap=max_gap,
         confidence=float(estimator.confidence),
-        validated=bool(certified),
+        validated=bool(validated),
         upper_bound=upper_bound,
         gap=path.gap(chosen).gap,
         n_rows=held_out.n,
         n_models=len(points),
-        n_validated=len(certified),
+        n_validated=len(validated),
         trained_max_gap=chosen.max_gap,
         scoring=scoring,
         score=chosen.score,

@@ -55,7 +55,6 @@ class FitOptions:
 
     Examples
     --------
-    --------
     >>> from partialfair import FitOptions, PartialFairClassifier
     >>> clf = PartialFairClassifier(interval=(0.1, 0.5), options=FitOptions(n_starts=4))
     >>> clf.set_params(options__n_points=30).options

@@ -10,17 +10,17 @@ from scipy import stats
 
 from partialfair import PartialFairClassifier, fairness_path
 from partialfair.estimators.fitted_path import (
-    certify_places,
     estimate_rows_needed,
     find_lowest,
     place_starts,
+    validate_places,
 )
 
 P_VALUES = st.lists(st.sampled_from([0.001, 0.01, 0.02, 0.03, 0.049, 0.06, 0.5]), min_size=1, max_size=9)
 
 
 def certified(p_values, error=0.05, starts=None):
-    return certify_places(len(p_values), error, lambda at, level: p_values[at] <= level, starts)
+    return validate_places(len(p_values), error, lambda at, level: p_values[at] <= level, starts)
 
 
 def by_definition(p_values, error, starts):
@@ -77,7 +77,7 @@ def test_places_after_a_failure_are_not_asked():
         asked.append(at)
         return at not in (1, 5)
 
-    certify_places(8, 0.05, passes, [0, 4])
+    validate_places(8, 0.05, passes, [0, 4])
     assert asked == [0, 1, 4, 5]
 
 
